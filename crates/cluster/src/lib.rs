@@ -1,0 +1,12 @@
+//! Groups vectors and builds the tree of summaries over them, as RAPTOR does, without Postgres and without a model.
+//!
+//! [`Vectors`] holds the rows of one level, [`greedy()`] groups them, and [`build`] repeats grouping and summarising until one root is left.
+#![forbid(unsafe_code)]
+
+pub mod greedy;
+pub mod tree;
+pub mod vectors;
+
+pub use greedy::greedy;
+pub use tree::{BuildError, Method, Options, Parent, Summarize, build, bytes_needed};
+pub use vectors::{ShapeError, Vectors};

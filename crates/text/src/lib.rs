@@ -1,0 +1,15 @@
+//! Text work for retrieval, without Postgres: from a document to its leaves, from words to vectors, sentences and names.
+#![forbid(unsafe_code)]
+
+pub mod chunk;
+pub mod convert;
+pub mod fold;
+pub mod hash;
+mod lines;
+mod markdown;
+pub mod phrases;
+pub mod sentences;
+pub mod stop;
+pub mod summary;
+pub mod tokens;
+pub mod words;

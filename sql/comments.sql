@@ -1,0 +1,82 @@
+COMMENT ON FUNCTION @extschema@.rag_create(text, int, text, text, text, text, text[], regconfig, jsonb) IS
+'Makes a collection: schema "collection" (or an empty one that you own) with the tables for documents, leaves, summaries and the knowledge graph.
+dimensions: of every vector, 1 to 16000. embedder: builtin:hash. summarizer: builtin:frequency. extractor: builtin:cooccurrence. answerer: NULL in this version.
+partition_by: metadata keys whose values are kept apart, each with trees and communities of its own. language: text search configuration whose stop words are used.
+settings: block_tokens 1000, leaf_tokens 200, leaf_overlap 40, inline_rows 1000, exact_below 10000, cluster_size 8, summary_tokens 200.
+Errors: 42P06 if it exists or the schema is not empty, 22023 for a wrong value, 42501 without CREATE on the database.';
+
+COMMENT ON FUNCTION @extschema@.rag_alter(text, jsonb) IS
+'Changes settings of a collection, for example ''{"leaf_tokens": 300}'': those of rag_create, and embedder, summarizer and extractor.
+New sizes of blocks and leaves apply when the next build function cuts the documents anew. dimensions, partition_by and language are fixed (55000).';
+
+COMMENT ON FUNCTION @extschema@.rag_drop(text) IS
+'Drops a collection with all its tables and its schema. Refuses (2BP01) while the schema holds anything else, or while a view or key elsewhere depends on a table.';
+
+COMMENT ON FUNCTION @extschema@._collections() IS 'What the view rag_collections shows.';
+COMMENT ON VIEW @extschema@.rag_collections IS
+'The collections of this database whose settings you may read: name, owner, dimensions, models, language, partition keys.';
+
+COMMENT ON FUNCTION @extschema@.rag_status(text) IS
+'How far each step of a collection is: chunk counts documents, embed and tree leaves, extract blocks, communities entities, reports communities of two or more.
+Columns: step, total, done, pending, failed (items whose model call failed), built_at (when the step last ran), model.';
+
+COMMENT ON FUNCTION @extschema@._document_row() IS 'Trigger: fills body_hash, partition and updated_at of a document.';
+COMMENT ON FUNCTION @extschema@._document_change() IS 'Trigger: keeps blocks, leaves and what is derived from them right when documents change.';
+COMMENT ON FUNCTION @extschema@._relation_change() IS 'Trigger: keeps degrees right and marks reports stale when relations change.';
+COMMENT ON FUNCTION @extschema@._name_row() IS 'Trigger: fills the folded key of an entity or a relation.';
+
+COMMENT ON FUNCTION @extschema@.rag_add(text, text, text, text, jsonb, text) IS
+'Adds a document, or replaces the one with the same source_key; answers its id. You may as well INSERT into the table document.
+body: the text. metadata: a JSON object to filter by. format: text, markdown, html, csv or json; the last three are stored as Markdown
+(headings kept, a row or an object becomes a section), so that offsets are those of the stored body. Errors: 22000 for a body that is not in its format.';
+
+COMMENT ON FUNCTION @extschema@.rag_chunk(text, text, int, int, int) IS
+'Shows how a text is cut: blocks of at most block_tokens that never cross a section, and in each leaves of at most leaf_tokens that share about overlap tokens.
+Columns: block and leaf (numbers from 0), section_path (headings, outermost first), start_char and end_char (characters of body, from 0, end excluded), token_count, text.
+It holds that substr(body, start_char + 1, end_char - start_char) = text.';
+
+COMMENT ON FUNCTION @extschema@.rag_embed(text, text) IS
+'The vector of a text by the collection''s embedder, of unit length; NULL for a text without words. Use it in your own ORDER BY embedding <=> (SELECT rag_embed(...)).';
+
+COMMENT ON FUNCTION @extschema@.raptor_build(text, text, int, int) IS
+'Builds the tree of summaries anew, one root a partition, after cutting documents that wait for it. Readers see the old tree until you commit.
+method: greedy (each leaf in canonical order takes its cluster_size - 1 nearest free neighbours by cosine; after RAPTOR, Sarthi et al. 2024).
+max_levels: NULL goes on to one root. cluster_size: NULL takes the setting. Columns: level (0 = leaves), nodes, calls (of a paid model).
+Errors: 53200 if the vectors do not fit graphrag.build_memory, 42501 unless you are a member of the owning role.';
+
+COMMENT ON FUNCTION @extschema@.raptor_search(text, text, int, jsonb, text, int, bigint[]) IS
+'The k nodes nearest to a question by cosine. mode: collapsed ranks leaves and summaries in one pool, leaf ranks leaves alone.
+filter: pairs that the metadata holds; a summary has the pairs that all its documents share. documents: only what draws wholly on these document ids.
+max_tokens: goes down the ranking and keeps what still fits. Exact up to exact_below candidates, through the HNSW index above; ties in canonical order.
+Columns: node_id, level (0 = leaf), score (cosine), text, token_count, metadata, document_ids (at most 1,000), documents (their number).';
+
+COMMENT ON FUNCTION @extschema@.raptor_search(text, vector, int, jsonb, text, int, bigint[]) IS
+'raptor_search by a vector of the collection''s dimensions in place of a text.';
+
+COMMENT ON FUNCTION @extschema@.graph_extract(text) IS
+'Reads the blocks that were not read yet and writes what they say of entities and relations, with the verbatim sentence and its offsets as evidence.
+builtin:cooccurrence finds noun phrases by capitals, repetition and stop words, and links those of one sentence; the words between them are the predicate.
+Columns: blocks read, entities and relations that they touch, failed blocks, calls (of a paid model).';
+
+COMMENT ON FUNCTION @extschema@.graph_add(text, text, text, text, text, bigint, jsonb, text, float8) IS
+'Adds the relation subject - predicate -> object and its entities, or adds to it if it exists; answers its id. Names are compared folded: case, width, spaces, underscores and quotes do not count.
+With document_id it is evidence of that document: quote must stand in it (else the first sentence with both names is taken), and it goes when the document goes; weight is then the number of blocks.
+Without, it is stated by hand and stays; weight (default 1) is yours. Errors: P0002 no such document, 22023 for a quote that is not found.';
+
+COMMENT ON FUNCTION @extschema@.graph_communities(text, text, float8) IS
+'Finds the communities of the knowledge graph, for each partition alone. Those with the same members keep their row and report.
+algorithm: components (connected components; level 0 only). resolution: of the modularity that is reported (Newman and Girvan 2004; Reichardt and Bornholdt 2006).
+Columns: level, communities (entities without a relation are one each), largest (members), modularity.';
+
+COMMENT ON FUNCTION @extschema@.graph_summarize(text, int) IS
+'Writes the reports of communities of two or more entities that have none or a stale one: title, summary, findings and a rating from 0 to 10 by the amount of evidence.
+level: only this one. Columns: level, reports written, failed, calls (of a paid model).';
+
+COMMENT ON FUNCTION @extschema@.graph_global(text, text, int, int, jsonb, bigint[]) IS
+'The k (default 5) community reports nearest to a question by cosine: themes that no single passage states. level: NULL ranks all.
+filter and documents: only communities all of whose documents pass. Columns: community_id, level, score, title, summary, rating, size (members).';
+
+COMMENT ON FUNCTION @extschema@.graph_local(text, text, int, jsonb, int, bigint[]) IS
+'The relations around an entity, incoming and outgoing, up to so many hops, heaviest first within a hop, at most max_edges.
+With filter or documents only evidence of documents that pass is read: weight, names and words come from it alone.
+Columns: hop, source, predicate, target, weight, description, quote (verbatim), node_ids (leaves that hold a quote), document_ids.';

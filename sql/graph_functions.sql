@@ -1,0 +1,51 @@
+-- The knowledge graph.
+
+CREATE FUNCTION @extschema@.graph_extract(collection text)
+RETURNS TABLE (blocks bigint, entities bigint, relations bigint, failed bigint, calls bigint)
+LANGUAGE c VOLATILE COST 100000 ROWS 1 AS 'MODULE_PATHNAME', 'graph_extract_wrapper';
+
+CREATE FUNCTION @extschema@.graph_add(
+    collection text,
+    subject text,
+    predicate text,
+    object text,
+    description text DEFAULT NULL,
+    document_id bigint DEFAULT NULL,
+    properties jsonb DEFAULT '{}',
+    quote text DEFAULT NULL,
+    weight float8 DEFAULT NULL)
+RETURNS bigint LANGUAGE c VOLATILE COST 1000 AS 'MODULE_PATHNAME', 'graph_add_wrapper';
+
+CREATE FUNCTION @extschema@.graph_communities(
+    collection text,
+    algorithm text DEFAULT 'components',
+    resolution float8 DEFAULT 1.0)
+RETURNS TABLE (level int, communities bigint, largest bigint, modularity float8)
+LANGUAGE c VOLATILE COST 100000 ROWS 4 AS 'MODULE_PATHNAME', 'graph_communities_wrapper';
+
+CREATE FUNCTION @extschema@.graph_summarize(collection text, level int DEFAULT NULL)
+RETURNS TABLE (level int, reports bigint, failed bigint, calls bigint)
+LANGUAGE c VOLATILE COST 100000 ROWS 4 AS 'MODULE_PATHNAME', 'graph_summarize_wrapper';
+
+CREATE FUNCTION @extschema@.graph_global(
+    collection text,
+    query text,
+    k int DEFAULT NULL,
+    level int DEFAULT NULL,
+    filter jsonb DEFAULT '{}',
+    documents bigint[] DEFAULT NULL)
+RETURNS TABLE (
+    community_id bigint, level int, score float8, title text, summary text, rating float8, size int)
+LANGUAGE c STABLE COST 1000 ROWS 5 AS 'MODULE_PATHNAME', 'graph_global_wrapper';
+
+CREATE FUNCTION @extschema@.graph_local(
+    collection text,
+    entity text,
+    hops int DEFAULT 1,
+    filter jsonb DEFAULT '{}',
+    max_edges int DEFAULT 100,
+    documents bigint[] DEFAULT NULL)
+RETURNS TABLE (
+    hop int, source text, predicate text, target text, weight float8, description text, quote text, node_ids bigint[],
+    document_ids bigint[])
+LANGUAGE c STABLE COST 1000 ROWS 20 AS 'MODULE_PATHNAME', 'graph_local_wrapper';

@@ -1,0 +1,35 @@
+-- RAPTOR: the tree of summaries.
+
+CREATE FUNCTION @extschema@.raptor_build(
+    collection text,
+    method text DEFAULT 'greedy',
+    max_levels int DEFAULT NULL,
+    cluster_size int DEFAULT NULL)
+RETURNS TABLE (level int, nodes bigint, calls bigint)
+LANGUAGE c VOLATILE COST 100000 ROWS 8 AS 'MODULE_PATHNAME', 'raptor_build_wrapper';
+
+CREATE FUNCTION @extschema@.raptor_search(
+    collection text,
+    query text,
+    k int DEFAULT 10,
+    filter jsonb DEFAULT '{}',
+    mode text DEFAULT 'collapsed',
+    max_tokens int DEFAULT NULL,
+    documents bigint[] DEFAULT NULL)
+RETURNS TABLE (
+    node_id bigint, level int, score float8, text text, token_count int, metadata jsonb, document_ids bigint[],
+    documents bigint)
+LANGUAGE c STABLE COST 1000 ROWS 10 AS 'MODULE_PATHNAME', 'raptor_search_wrapper';
+
+CREATE FUNCTION @extschema@.raptor_search(
+    collection text,
+    query vector,
+    k int DEFAULT 10,
+    filter jsonb DEFAULT '{}',
+    mode text DEFAULT 'collapsed',
+    max_tokens int DEFAULT NULL,
+    documents bigint[] DEFAULT NULL)
+RETURNS TABLE (
+    node_id bigint, level int, score float8, text text, token_count int, metadata jsonb, document_ids bigint[],
+    documents bigint)
+LANGUAGE c STABLE COST 1000 ROWS 10 AS 'MODULE_PATHNAME', 'raptor_search_vector_wrapper';

@@ -1,0 +1,154 @@
+//! rag_alter, rag_drop and what stands behind the view rag_collections.
+
+use pgrx::prelude::*;
+use pgrx::{JsonB, PgSqlErrorCode, pg_sys};
+use serde_json::{Map, Value};
+
+use super::options::{Options, check_keys, cuts_differ};
+use super::{Collection, TABLES, quoted};
+use crate::error::{Error, Result, SqlResult, required};
+use crate::ingest;
+use crate::pg::frame::{AsUser, Frame};
+use crate::pg::spi;
+
+/// SQL: `rag_alter(collection, settings)`.
+#[pg_extern(sql = false)]
+fn rag_alter(collection: Option<&str>, settings: Option<JsonB>) -> SqlResult<()> {
+    Ok(alter(collection, settings)?)
+}
+
+fn alter(name: Option<&str>, settings: Option<JsonB>) -> Result<()> {
+    let JsonB(Value::Object(changes)) = required(settings, "settings")? else {
+        return Err(Error::invalid("settings must be a JSON object").hint("For example '{\"leaf_tokens\": 300}'."));
+    };
+    if let Some(fixed) = ["dimensions", "partition_by", "language"]
+        .iter()
+        .find(|key| changes.contains_key(**key))
+    {
+        return Err(Error::new(
+            PgSqlErrorCode::ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
+            format!("{} of a collection is fixed when the collection is made", quoted(fixed)),
+        )
+        .hint("Make a new collection and copy the rows of its table document."));
+    }
+    check_keys(&changes, true)?;
+    let collection = Collection::build(name)?;
+    let sql = "SELECT jsonb_object_agg(key, value) FROM {s}.setting";
+    let JsonB(current) = collection.query_one(sql, &[], |row| row.need(1))?;
+    let mut map: Map<String, Value> = current.as_object().cloned().unwrap_or_default();
+    map.extend(changes.clone());
+    let options = Options::parse(&map)?;
+
+    let sql = "INSERT INTO {s}.setting (key, value) SELECT key, value FROM jsonb_each($1) \
+               ON CONFLICT (key) DO UPDATE SET value = excluded.value";
+    collection.execute(sql, &[JsonB(Value::Object(changes)).into()])?;
+    if cuts_differ(&collection.options, &options) {
+        let queued = ingest::queue_all(&collection)?;
+        if queued > 0 {
+            notice!("{queued} documents will be cut anew by the next build function");
+        }
+    }
+    Ok(())
+}
+
+/// SQL: `rag_drop(collection)`.
+#[pg_extern(sql = false)]
+fn rag_drop(collection: Option<&str>) -> SqlResult<()> {
+    Ok(drop_collection(collection)?)
+}
+
+fn drop_collection(name: Option<&str>) -> Result<()> {
+    let collection = Collection::build(name)?;
+    let sql = "SELECT format('%s %I', CASE c.relkind WHEN 'v' THEN 'view' WHEN 'm' THEN 'materialized view' \
+                      WHEN 'S' THEN 'sequence' WHEN 'f' THEN 'foreign table' ELSE 'table' END, c.relname) \
+               FROM pg_class c WHERE c.relnamespace = $1 AND c.relname <> ALL ($2) AND c.relkind NOT IN ('i', 'I', 't') \
+               AND NOT EXISTS (SELECT FROM pg_depend d JOIN pg_class t ON t.oid = d.refobjid \
+                    WHERE d.classid = 'pg_class'::regclass AND d.objid = c.oid AND d.deptype IN ('a', 'i') \
+                    AND t.relnamespace = $1 AND t.relname = ANY ($2)) \
+               UNION ALL SELECT 'function ' || p.oid::regprocedure FROM pg_proc p WHERE p.pronamespace = $1 \
+               UNION ALL SELECT 'type ' || t.oid::regtype FROM pg_type t WHERE t.typnamespace = $1 AND t.typrelid = 0 \
+                    AND t.typelem = 0 \
+               ORDER BY 1";
+    let args = [collection.oid.into(), TABLES.to_vec().into()];
+    let foreign: Vec<String> = collection.query(sql, &args, |row| row.need(1))?;
+    if !foreign.is_empty() {
+        return Err(Error::new(
+            PgSqlErrorCode::ERRCODE_DEPENDENT_OBJECTS_STILL_EXIST,
+            format!(
+                "schema {} holds objects that are not the collection's",
+                quoted(&collection.name)
+            ),
+        )
+        .detail(format!("{}.", foreign.join(", ")))
+        .hint("Move or drop them first."));
+    }
+    let tables: Vec<String> = TABLES.iter().map(|table| format!("{{s}}.{table}")).collect();
+    collection.execute(&format!("DROP TABLE {}", tables.join(", ")), &[])?;
+    collection.execute("DROP SCHEMA {s}", &[])?;
+    Ok(())
+}
+
+type CollectionRow = (
+    name!(collection, String),
+    name!(owner, String),
+    name!(dimensions, Option<i32>),
+    name!(embedder, Option<String>),
+    name!(summarizer, Option<String>),
+    name!(extractor, Option<String>),
+    name!(language, Option<String>),
+    name!(partition_by, Option<Vec<String>>),
+);
+
+/// SQL: the view `rag_collections` selects from it.
+#[pg_extern(sql = false)]
+fn _collections() -> SqlResult<
+    TableIterator<
+        'static,
+        (
+            name!(collection, String),
+            name!(owner, String),
+            name!(dimensions, Option<i32>),
+            name!(embedder, Option<String>),
+            name!(summarizer, Option<String>),
+            name!(extractor, Option<String>),
+            name!(language, Option<String>),
+            name!(partition_by, Option<Vec<String>>),
+        ),
+    >,
+> {
+    Ok(TableIterator::new(collections()?))
+}
+
+fn collections() -> Result<Vec<CollectionRow>> {
+    let _frame = Frame::enter()?;
+    let sql = "SELECT n.nspname::text, c.relowner, pg_get_userbyid(c.relowner)::text FROM pg_namespace n \
+               JOIN pg_class c ON c.relnamespace = n.oid AND c.relname = ANY ($1) AND c.relkind IN ('r', 'p') \
+               GROUP BY 1, 2 HAVING count(*) = $2 \
+               AND bool_or(c.relname = 'setting' AND has_table_privilege(c.oid, 'SELECT') \
+                           AND has_schema_privilege(n.oid, 'USAGE')) \
+               ORDER BY n.nspname::text COLLATE \"C\"";
+    let args = [TABLES.to_vec().into(), (TABLES.len() as i64).into()];
+    let found: Vec<(String, pg_sys::Oid, String)> =
+        spi::query(sql, &args, |row| Ok((row.need(1)?, row.need(2)?, row.need(3)?)))?;
+    found
+        .into_iter()
+        .map(|(name, owner, role)| {
+            // As the owner: a policy on somebody's table must not run as whoever lists collections.
+            let _user = AsUser::switch(owner);
+            let sql = format!("SELECT jsonb_object_agg(key, value) FROM {}.setting", spi::quote(&name));
+            let map = spi::query_one(&sql, &[], |row| row.get::<JsonB>(1))?.map_or(Value::Null, |json| json.0);
+            let text = |key: &str| map[key].as_str().map(str::to_owned);
+            let keys = map["partition_by"].as_array();
+            Ok((
+                name,
+                role,
+                map["dimensions"].as_i64().map(|d| d as i32),
+                text("embedder"),
+                text("summarizer"),
+                text("extractor"),
+                text("language"),
+                keys.map(|keys| keys.iter().filter_map(Value::as_str).map(str::to_owned).collect()),
+            ))
+        })
+        .collect()
+}

@@ -1,0 +1,271 @@
+//! A collection: one schema that holds a table `setting` and what belongs to it.
+
+mod admin;
+mod create;
+mod options;
+mod status;
+
+pub use options::Options;
+
+use pgrx::PgSqlErrorCode;
+use pgrx::pg_sys;
+
+use crate::error::{Error, Result, required};
+use crate::model::{Embedder, Extractor, Summarizer};
+use crate::pg::frame::{AsUser, Frame, is_member_of};
+use crate::pg::trigger::misplaced;
+use crate::pg::{lock, spi};
+
+/// Version of the tables of a collection; one with another version has to be migrated first.
+pub const LAYOUT: i64 = 1;
+
+/// The tables of a collection, as sql/collection.sql makes them.
+pub const TABLES: [&str; 20] = [
+    "setting",
+    "document",
+    "block",
+    "node",
+    "node_child",
+    "node_source",
+    "posting",
+    "term",
+    "entity",
+    "entity_alias",
+    "mention",
+    "relation",
+    "evidence",
+    "claim",
+    "community",
+    "community_entity",
+    "community_source",
+    "model_call",
+    "model_call_source",
+    "change",
+];
+
+/// An open collection: its names, quoted, its settings, and the frame in which its statements run.
+pub struct Collection {
+    pub name: String,
+    /// The schema, quoted.
+    pub schema: String,
+    pub oid: pg_sys::Oid,
+    /// The schema of pgvector, quoted.
+    pub vector: String,
+    pub options: Options,
+    // The order of fields is the order of drops: first the user, then the settings.
+    _user: Option<AsUser>,
+    pub frame: Frame,
+}
+
+impl Collection {
+    /// Opens a collection for reading, with the rights of the caller.
+    pub fn read(name: Option<&str>) -> Result<Collection> {
+        let name = required(name, "collection")?;
+        let frame = Frame::enter()?;
+        let (oid, _) = find(name)?.ok_or_else(|| unknown(name))?;
+        must_read(name)?;
+        Self::load(name, oid, None, frame)
+    }
+
+    /// Opens a collection for a function that writes: the caller must be a member of the owning role, and everything
+    /// runs as the owner.
+    pub fn write(name: Option<&str>) -> Result<Collection> {
+        let name = required(name, "collection")?;
+        let frame = Frame::enter()?;
+        let (oid, owner) = find(name)?.ok_or_else(|| unknown(name))?;
+        must_own(name, owner)?;
+        let user = AsUser::switch(owner);
+        Self::load(name, oid, Some(user), frame)
+    }
+
+    /// Opens a collection for a function that derives rows from documents: like [`Collection::write`], one at a time.
+    pub fn build(name: Option<&str>) -> Result<Collection> {
+        let collection = Self::write(name)?;
+        lock::build(collection.oid)?;
+        Ok(collection)
+    }
+
+    /// Opens the collection of a table that fired one of its triggers, as the table's owner, whoever wrote.
+    pub fn of_trigger(schema: pg_sys::Oid, owner: pg_sys::Oid) -> Result<Collection> {
+        let frame = Frame::enter()?;
+        let name: String = spi::query_one(
+            "SELECT nspname::text FROM pg_namespace WHERE oid = $1",
+            &[schema.into()],
+            |r| r.need(1),
+        )?;
+        if find(&name)? != Some((schema, owner)) {
+            return Err(misplaced());
+        }
+        let user = AsUser::switch(owner);
+        Self::load(&name, schema, Some(user), frame)
+    }
+
+    fn load(name: &str, oid: pg_sys::Oid, user: Option<AsUser>, frame: Frame) -> Result<Collection> {
+        let schema = spi::quote(name);
+        let options = Options::load(name, &schema)?;
+        let vector = extension_schema("vector")?;
+        Ok(Collection {
+            name: name.to_owned(),
+            schema,
+            oid,
+            vector,
+            options,
+            _user: user,
+            frame,
+        })
+    }
+
+    pub fn embedder(&self) -> Embedder {
+        self.options.embedder
+    }
+
+    pub fn summarizer(&self) -> Summarizer {
+        self.options.summarizer
+    }
+
+    pub fn extractor(&self) -> Extractor {
+        self.options.extractor
+    }
+
+    /// `sql` with `{s}` replaced by the quoted schema and `{v}` by pgvector's.
+    pub fn sql(&self, sql: &str) -> String {
+        fill(sql, &[("{s}", &self.schema), ("{v}", &self.vector)])
+    }
+
+    pub fn query<T>(&self, sql: &str, args: &[spi::Arg], read: impl FnMut(&spi::Row) -> Result<T>) -> Result<Vec<T>> {
+        spi::query(&self.sql(sql), args, read)
+    }
+
+    pub fn query_one<T>(&self, sql: &str, args: &[spi::Arg], read: impl FnMut(&spi::Row) -> Result<T>) -> Result<T> {
+        spi::query_one(&self.sql(sql), args, read)
+    }
+
+    pub fn returning<T>(
+        &self,
+        sql: &str,
+        args: &[spi::Arg],
+        read: impl FnMut(&spi::Row) -> Result<T>,
+    ) -> Result<Vec<T>> {
+        spi::returning(&self.sql(sql), args, read)
+    }
+
+    pub fn execute(&self, sql: &str, args: &[spi::Arg]) -> Result<usize> {
+        spi::execute(&self.sql(sql), args)
+    }
+
+    pub fn stream(&self, sql: &str, args: &[spi::Arg], each: impl FnMut(&spi::Row) -> Result<()>) -> Result<()> {
+        spi::stream(&self.sql(sql), args, each)
+    }
+
+    /// Notes in `setting` when a step was last done, for rag_status.
+    pub fn note_step(&self, step: &str, model: &str) -> Result<()> {
+        let sql = "INSERT INTO {s}.setting (key, value) \
+                   VALUES ('step.' || $1, jsonb_build_object('built_at', now(), 'model', $2)) \
+                   ON CONFLICT (key) DO UPDATE SET value = excluded.value";
+        self.execute(sql, &[step.into(), model.into()])?;
+        Ok(())
+    }
+}
+
+/// The schema and the owner of a collection, or nothing if there is no such one.
+///
+/// It is one if the schema holds the plain tables of a collection, owned by one role: a view in the place of a table
+/// would run somebody's code in the name of whoever searches.
+fn find(name: &str) -> Result<Option<(pg_sys::Oid, pg_sys::Oid)>> {
+    let sql = "SELECT n.oid, c.relowner FROM pg_namespace n \
+               JOIN pg_class c ON c.relnamespace = n.oid AND c.relname = ANY ($2) AND c.relkind IN ('r', 'p') \
+               WHERE n.nspname = $1 GROUP BY 1, 2 HAVING count(*) = $3";
+    let tables: Vec<&str> = TABLES.to_vec();
+    let args = [name.into(), tables.into(), (TABLES.len() as i64).into()];
+    Ok(spi::query(sql, &args, |row| Ok((row.need(1)?, row.need(2)?)))?.pop())
+}
+
+fn must_own(name: &str, owner: pg_sys::Oid) -> Result<()> {
+    if is_member_of(owner) {
+        return Ok(());
+    }
+    let role: String = spi::query_one("SELECT pg_get_userbyid($1)::text", &[owner.into()], |row| row.need(1))?;
+    Err(Error::new(
+        PgSqlErrorCode::ERRCODE_INSUFFICIENT_PRIVILEGE,
+        format!("permission denied for collection {}", quoted(name)),
+    )
+    .detail(format!(
+        "Functions that write need a member of the owning role {}.",
+        quoted(&role)
+    ))
+    .hint("With INSERT, UPDATE or DELETE granted on its table document you can write documents directly."))
+}
+
+fn must_read(name: &str) -> Result<()> {
+    let sql = "SELECT coalesce(bool_and(has_schema_privilege(n.oid, 'USAGE') AND has_table_privilege(c.oid, 'SELECT')), false) \
+               FROM pg_namespace n JOIN pg_class c ON c.relnamespace = n.oid WHERE n.nspname = $1 AND c.relname = 'setting'";
+    if spi::query_one(sql, &[name.into()], |row| row.need(1))? {
+        return Ok(());
+    }
+    let schema = spi::quote(name);
+    Err(Error::new(
+        PgSqlErrorCode::ERRCODE_INSUFFICIENT_PRIVILEGE,
+        format!("permission denied for collection {}", quoted(name)),
+    )
+    .hint(format!(
+        "Its owner can GRANT USAGE ON SCHEMA {schema} and SELECT ON ALL TABLES IN SCHEMA {schema} to you."
+    )))
+}
+
+fn unknown(name: &str) -> Error {
+    let hint = if name.is_empty() {
+        "The name of a collection is the name of its schema. See rag_collections.".to_owned()
+    } else {
+        format!(
+            "SELECT rag_create({}) makes it; rag_collections lists what there is.",
+            literal(name)
+        )
+    };
+    Error::new(
+        PgSqlErrorCode::ERRCODE_INVALID_SCHEMA_NAME,
+        format!("collection {} does not exist", quoted(name)),
+    )
+    .hint(hint)
+}
+
+/// The schema of an extension, quoted.
+pub fn extension_schema(extension: &str) -> Result<String> {
+    let sql = "SELECT n.nspname::text FROM pg_extension e JOIN pg_namespace n ON n.oid = e.extnamespace \
+               WHERE e.extname = $1";
+    let name: Vec<String> = spi::query(sql, &[extension.into()], |row| row.need(1))?;
+    name.first().map(|name| spi::quote(name)).ok_or_else(|| {
+        Error::new(
+            PgSqlErrorCode::ERRCODE_UNDEFINED_OBJECT,
+            format!("extension {} is not installed", quoted(extension)),
+        )
+        .hint(format!("CREATE EXTENSION {extension};"))
+    })
+}
+
+/// `template` with each placeholder replaced by its value, in one pass: a value that looks like a placeholder stays.
+fn fill(template: &str, values: &[(&str, &str)]) -> String {
+    let mut text = String::with_capacity(template.len());
+    let mut rest = template;
+    while let Some(at) = rest.find('{') {
+        text.push_str(&rest[..at]);
+        rest = &rest[at..];
+        let (skip, value) = match values.iter().find(|(placeholder, _)| rest.starts_with(placeholder)) {
+            Some((placeholder, value)) => (placeholder.len(), *value),
+            None => (1, "{"),
+        };
+        text.push_str(value);
+        rest = &rest[skip..];
+    }
+    text.push_str(rest);
+    text
+}
+
+/// A name as messages show it.
+pub fn quoted(name: &str) -> String {
+    format!("\"{name}\"")
+}
+
+/// A string as a SQL literal, for hints.
+pub fn literal(text: &str) -> String {
+    format!("'{}'", text.replace('\'', "''"))
+}

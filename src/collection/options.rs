@@ -1,0 +1,157 @@
+//! The options of a collection: read from `setting`, checked when they are written.
+
+use graphrag_text::{chunk, stop};
+use pgrx::PgSqlErrorCode;
+use serde_json::{Map, Value};
+
+use super::{LAYOUT, quoted};
+use crate::error::{Error, Result};
+use crate::model::{Embedder, Extractor, Summarizer};
+use crate::pg::json::Json;
+use crate::pg::spi;
+
+/// What the table `setting` says.
+pub struct Options {
+    pub dimensions: usize,
+    pub embedder: Embedder,
+    pub summarizer: Summarizer,
+    pub extractor: Extractor,
+    pub language: String,
+    pub partition_by: Vec<String>,
+    pub chunk: chunk::Options,
+    /// Documents up to which a writing statement makes blocks and leaves at once.
+    pub inline_rows: i64,
+    /// Candidate rows up to which search is exact.
+    pub exact_below: i64,
+    /// Members of a cluster, when raptor_build is not told.
+    pub cluster_size: i64,
+    /// Tokens of a built-in summary or report.
+    pub summary_tokens: i64,
+}
+
+/// Numeric options: key, default, least, greatest.
+const NUMBERS: [(&str, i64, i64, i64); 7] = [
+    ("block_tokens", 1000, 50, 100_000),
+    ("leaf_tokens", 200, 8, 10_000),
+    ("leaf_overlap", 40, 0, 5_000),
+    ("inline_rows", 1000, 0, 1_000_000),
+    ("exact_below", 10_000, 0, 10_000_000),
+    ("cluster_size", 8, 2, 1_000),
+    ("summary_tokens", 200, 16, 10_000),
+];
+
+impl Options {
+    pub fn load(name: &str, schema: &str) -> Result<Options> {
+        let sql = format!("SELECT jsonb_object_agg(key, value)::text FROM {schema}.setting");
+        let text: Option<String> = spi::query_one(&sql, &[], |row| row.get(1))?;
+        let map: Map<String, Value> = text
+            .and_then(|text| serde_json::from_str(&text).ok())
+            .ok_or_else(|| Error::internal(format!("collection {} has no settings", quoted(name))))?;
+        let layout = map.get("layout").and_then(Value::as_i64).unwrap_or(0);
+        if layout != LAYOUT {
+            return Err(Error::new(
+                PgSqlErrorCode::ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
+                format!(
+                    "collection {} has layout {layout}, this version of pg_graphrag needs {LAYOUT}",
+                    quoted(name)
+                ),
+            ));
+        }
+        Options::parse(&map)
+    }
+
+    pub fn parse(map: &Map<String, Value>) -> Result<Options> {
+        let number = |key: &str| number(map, key);
+        let text = |key: &str| map.get(key).and_then(Value::as_str).unwrap_or_default().to_owned();
+        let dimensions = number("dimensions")? as usize;
+        let chunk = chunk::Options {
+            block_tokens: number("block_tokens")? as usize,
+            leaf_tokens: number("leaf_tokens")? as usize,
+            overlap: number("leaf_overlap")? as usize,
+        };
+        chunk
+            .validate()
+            .map_err(|message| Error::invalid(message.to_string().replace("overlap", "leaf_overlap")))?;
+        let partition_by = map.get("partition_by").and_then(Value::as_array);
+        Ok(Options {
+            dimensions,
+            embedder: Embedder::parse(&text("embedder"), dimensions, stop::words(&text("language")))?,
+            summarizer: Summarizer::parse(&text("summarizer"))?,
+            extractor: Extractor::parse(&text("extractor"))?,
+            language: text("language"),
+            partition_by: partition_by
+                .map(|keys| keys.iter().filter_map(Value::as_str).map(str::to_owned).collect())
+                .unwrap_or_default(),
+            chunk,
+            inline_rows: number("inline_rows")?,
+            exact_below: number("exact_below")?,
+            cluster_size: number("cluster_size")?,
+            summary_tokens: number("summary_tokens")?,
+        })
+    }
+
+    /// The partition of metadata: its value of the key of `partition_by`, as JSON; of several keys, an array of them. A key
+    /// that is missing counts as JSON null. Without keys all is one partition, the empty text.
+    pub fn partition_of(keys: &[String], metadata: Option<&Json>) -> String {
+        let value = |key: &String| {
+            metadata
+                .and_then(|json| json.field(key))
+                .unwrap_or_else(|| "null".to_owned())
+        };
+        match keys {
+            [] => String::new(),
+            [key] => value(key),
+            _ => format!("[{}]", keys.iter().map(value).collect::<Vec<_>>().join(", ")),
+        }
+    }
+
+    /// The partition of what rests on no document.
+    pub fn unkeyed_partition(&self) -> String {
+        Self::partition_of(&self.partition_by, None)
+    }
+
+    pub fn stop_words(&self) -> &'static stop::StopWords {
+        stop::words(&self.language)
+    }
+}
+
+fn number(map: &Map<String, Value>, key: &str) -> Result<i64> {
+    let Some(&(_, default, least, greatest)) = NUMBERS.iter().find(|n| n.0 == key) else {
+        return map
+            .get(key)
+            .and_then(Value::as_i64)
+            .ok_or_else(|| Error::internal(format!("setting {key} is missing")));
+    };
+    match map.get(key) {
+        None => Ok(default),
+        Some(value) => value
+            .as_i64()
+            .filter(|n| (least..=greatest).contains(n))
+            .ok_or_else(|| {
+                Error::invalid(format!(
+                    "setting {} must be a whole number between {least} and {greatest}",
+                    quoted(key)
+                ))
+                .detail(format!("It is {value}."))
+            }),
+    }
+}
+
+/// Refuses keys that are not options; `models` says whether the models may be among them (rag_alter).
+pub fn check_keys(settings: &Map<String, Value>, models: bool) -> Result<()> {
+    let mut known: Vec<&str> = NUMBERS.iter().map(|n| n.0).collect();
+    if models {
+        known.extend(["embedder", "summarizer", "extractor"]);
+    }
+    match settings.keys().find(|key| !known.contains(&key.as_str())) {
+        None => Ok(()),
+        Some(key) => Err(Error::invalid(format!("unknown setting {}", quoted(key)))
+            .hint(format!("Settings are {}.", known.join(", ")))),
+    }
+}
+
+/// Whether a change from one set of options to another changes how documents are cut.
+pub fn cuts_differ(before: &Options, after: &Options) -> bool {
+    let cut = |o: &Options| (o.chunk.block_tokens, o.chunk.leaf_tokens, o.chunk.overlap);
+    cut(before) != cut(after)
+}

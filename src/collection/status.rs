@@ -1,0 +1,72 @@
+//! rag_status.
+
+use pgrx::prelude::*;
+
+use super::Collection;
+use crate::error::{Result, SqlResult};
+
+/// SQL: `rag_status(collection)`.
+#[pg_extern(sql = false)]
+fn rag_status(
+    collection: Option<&str>,
+) -> SqlResult<
+    TableIterator<
+        'static,
+        (
+            name!(step, String),
+            name!(total, i64),
+            name!(done, i64),
+            name!(pending, i64),
+            name!(failed, i64),
+            name!(built_at, Option<TimestampWithTimeZone>),
+            name!(model, Option<String>),
+        ),
+    >,
+> {
+    Ok(TableIterator::new(status(collection)?))
+}
+
+type StatusRow = (
+    String,
+    i64,
+    i64,
+    i64,
+    i64,
+    Option<TimestampWithTimeZone>,
+    Option<String>,
+);
+
+fn status(name: Option<&str>) -> Result<Vec<StatusRow>> {
+    let collection = Collection::read(name)?;
+    let sql = "WITH counts (position, step, total, done, role) AS ( \
+         SELECT 1, 'chunk', d.total, d.total - (SELECT count(DISTINCT key) FROM {s}.change WHERE \"table\" = 'document'), NULL \
+           FROM (SELECT count(*) AS total FROM {s}.document) d \
+         UNION ALL SELECT 2, 'embed', n.total, n.total - (SELECT count(DISTINCT key) FROM {s}.change WHERE \"table\" = 'node'), \
+                'embedder' FROM (SELECT count(*) AS total FROM {s}.node WHERE level = 0) n \
+         UNION ALL SELECT 3, 'tree', count(*), count(*) FILTER (WHERE alone OR EXISTS \
+                (SELECT FROM {s}.node_child c WHERE c.child_id = n.id)), 'summarizer' \
+           FROM (SELECT id, count(*) OVER (PARTITION BY partition) = 1 AS alone FROM {s}.node \
+                 WHERE level = 0 AND embedding IS NOT NULL) n \
+         UNION ALL SELECT 4, 'extract', b.total, b.total - (SELECT count(DISTINCT key) FROM {s}.change WHERE \"table\" = 'block'), \
+                'extractor' FROM (SELECT count(*) AS total FROM {s}.block) b \
+         UNION ALL SELECT 5, 'communities', count(*), count(*) FILTER (WHERE EXISTS \
+                (SELECT FROM {s}.community_entity c WHERE c.entity_id = e.id)), NULL FROM {s}.entity e \
+         UNION ALL SELECT 6, 'reports', count(*), count(text) FILTER (WHERE NOT stale), 'summarizer' \
+           FROM {s}.community WHERE size > 1) \
+       SELECT c.step, c.total, c.done, c.total - c.done, \
+              (SELECT count(*) FROM {s}.model_call f WHERE f.role = c.role AND f.status = 'failed'), (s.value ->> 'built_at')::timestamptz, \
+              coalesce(m.value #>> '{}', s.value ->> 'model') \
+       FROM counts c LEFT JOIN {s}.setting s ON s.key = 'step.' || c.step LEFT JOIN {s}.setting m ON m.key = c.role \
+       ORDER BY c.position";
+    collection.query(sql, &[], |row| {
+        Ok((
+            row.need(1)?,
+            row.need(2)?,
+            row.need(3)?,
+            row.need(4)?,
+            row.need(5)?,
+            row.get(6)?,
+            row.get(7)?,
+        ))
+    })
+}

@@ -1,0 +1,120 @@
+//! One error for the whole extension: SQLSTATE, message, DETAIL and HINT, in the style of PostgreSQL's own messages.
+
+use std::fmt;
+
+use pgrx::pg_sys::panic::{ErrorReport, ErrorReportable};
+use pgrx::{PgLogLevel, PgSqlErrorCode, function_name};
+
+/// An error that reaches the caller as a PostgreSQL ERROR.
+#[derive(Debug)]
+pub struct Error {
+    code: PgSqlErrorCode,
+    message: String,
+    detail: Option<String>,
+    hint: Option<String>,
+}
+
+pub type Result<T> = std::result::Result<T, Error>;
+
+/// What a SQL-callable function returns: pgrx raises an [`ErrorReport`] with its SQLSTATE, DETAIL and HINT.
+pub type SqlResult<T> = std::result::Result<T, ErrorReport>;
+
+impl Error {
+    pub fn new(code: PgSqlErrorCode, message: impl Into<String>) -> Self {
+        Error {
+            code,
+            message: message.into(),
+            detail: None,
+            hint: None,
+        }
+    }
+
+    /// 22023: an argument or option with a value that cannot be.
+    pub fn invalid(message: impl Into<String>) -> Self {
+        Self::new(PgSqlErrorCode::ERRCODE_INVALID_PARAMETER_VALUE, message)
+    }
+
+    /// 22004: NULL where a value is needed.
+    pub fn null(argument: &str) -> Self {
+        Self::new(
+            PgSqlErrorCode::ERRCODE_NULL_VALUE_NOT_ALLOWED,
+            format!("{argument} must not be null"),
+        )
+    }
+
+    /// XX000: a state that should not be reachable.
+    pub fn internal(message: impl Into<String>) -> Self {
+        Self::new(PgSqlErrorCode::ERRCODE_INTERNAL_ERROR, message)
+    }
+
+    pub fn detail(mut self, detail: impl Into<String>) -> Self {
+        self.detail = Some(detail.into());
+        self
+    }
+
+    pub fn hint(mut self, hint: impl Into<String>) -> Self {
+        self.hint = Some(hint.into());
+        self
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)
+    }
+}
+
+impl From<Error> for ErrorReport {
+    fn from(error: Error) -> Self {
+        let mut report = ErrorReport::new(error.code, error.message, function_name!());
+        if let Some(detail) = error.detail {
+            report = report.set_detail(detail);
+        }
+        if let Some(hint) = error.hint {
+            report = report.set_hint(hint);
+        }
+        report
+    }
+}
+
+impl From<pgrx::spi::Error> for Error {
+    fn from(error: pgrx::spi::Error) -> Self {
+        Error::internal(error.to_string())
+    }
+}
+
+/// The value of an argument that must not be NULL.
+pub fn required<T>(value: Option<T>, argument: &str) -> Result<T> {
+    value.ok_or_else(|| Error::null(argument))
+}
+
+/// The value of an argument that must not be NULL and must lie in `range`.
+pub fn in_range<T: PartialOrd + fmt::Display + Copy>(
+    value: Option<T>,
+    argument: &str,
+    range: std::ops::RangeInclusive<T>,
+) -> Result<T> {
+    let value = required(value, argument)?;
+    if range.contains(&value) {
+        Ok(value)
+    } else {
+        Err(Error::invalid(format!(
+            "{argument} must be between {} and {}",
+            range.start(),
+            range.end()
+        ))
+        .detail(format!("It is {value}.")))
+    }
+}
+
+/// A NOTICE with a HINT.
+pub fn notice(message: &'static str, hint: &'static str) {
+    ErrorReport::new(PgSqlErrorCode::ERRCODE_SUCCESSFUL_COMPLETION, message, function_name!())
+        .set_hint(hint)
+        .report(PgLogLevel::NOTICE);
+}
+
+/// The value, or the error raised: pgrx turns an `Err` of a trigger function into a panic without SQLSTATE and HINT.
+pub fn raise<T>(result: Result<T>) -> T {
+    result.map_err(ErrorReport::from).unwrap_or_report()
+}

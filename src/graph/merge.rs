@@ -1,0 +1,110 @@
+//! Entities and relations are caches of mentions and evidence: they are recomputed here from what stands there.
+
+use crate::collection::Collection;
+use crate::error::Result;
+use crate::ingest::share_metadata;
+
+/// Entities and relations whose mentions or evidence have changed or are about to.
+#[derive(Default)]
+pub struct Touched {
+    pub entities: Vec<i64>,
+    pub relations: Vec<i64>,
+}
+
+/// What the documents `ids` mention and assert; to be asked before their evidence is removed.
+pub fn touched_by(collection: &Collection, ids: &[i64]) -> Result<Touched> {
+    let sql = "SELECT entity_id FROM {s}.mention WHERE document_id = ANY ($1) GROUP BY 1";
+    let entities = collection.query(sql, &[ids.to_vec().into()], |row| row.need(1))?;
+    let sql = "SELECT relation_id FROM {s}.evidence WHERE document_id = ANY ($1) GROUP BY 1";
+    let relations = collection.query(sql, &[ids.to_vec().into()], |row| row.need(1))?;
+    Ok(Touched { entities, relations })
+}
+
+/// What any document mentions or asserts.
+pub fn touched_by_all(collection: &Collection) -> Result<Touched> {
+    let entities = collection.query("SELECT entity_id FROM {s}.mention GROUP BY 1", &[], |row| row.need(1))?;
+    let relations = collection.query("SELECT relation_id FROM {s}.evidence GROUP BY 1", &[], |row| {
+        row.need(1)
+    })?;
+    Ok(Touched { entities, relations })
+}
+
+/// Recomputes the touched relations and entities from the evidence and mentions that stand, and deletes those that rest
+/// on nothing any more. What was given by hand stays, with the weight and description that it was given.
+pub fn recount(collection: &Collection, touched: &Touched) -> Result<()> {
+    if touched.entities.is_empty() && touched.relations.is_empty() {
+        return Ok(());
+    }
+    let relations = || touched.relations.clone().into();
+    let sql = "SELECT DISTINCT e FROM (SELECT unnest($2::bigint[]) UNION ALL \
+                 SELECT unnest(ARRAY[source_id, target_id]) FROM {s}.relation WHERE id = ANY ($1)) u (e)";
+    let entities: Vec<i64> =
+        collection.query(sql, &[relations(), touched.entities.clone().into()], |row| row.need(1))?;
+    let sql = "DELETE FROM {s}.relation r WHERE r.id = ANY ($1) AND r.given_weight IS NULL \
+               AND NOT EXISTS (SELECT FROM {s}.evidence e WHERE e.relation_id = r.id)";
+    collection.execute(sql, &[relations()])?;
+    let sql = "UPDATE {s}.relation r SET weight = coalesce(e.blocks, r.given_weight), \
+                 source_count = coalesce(e.documents, 0), predicate = coalesce(e.predicate, r.predicate), \
+                 description = CASE WHEN r.given_weight IS NULL THEN e.description ELSE r.description END, \
+                 properties = CASE WHEN r.given_weight IS NULL THEN coalesce(e.properties, '{}') ELSE r.properties END \
+               FROM unnest($1) AS wanted (id) LEFT JOIN ( \
+                 SELECT e.relation_id, \
+                   count(DISTINCT (e.block_id, CASE WHEN e.block_id IS NULL THEN e.document_id END)) AS blocks, \
+                   count(DISTINCT e.document_id) AS documents, \
+                   (array_agg(e.predicate ORDER BY d.body_hash, d.source_key COLLATE \"C\", e.start_char, \
+                              e.predicate COLLATE \"C\"))[1] AS predicate, \
+                   string_agg(DISTINCT e.description COLLATE \"C\", chr(10) ORDER BY e.description COLLATE \"C\") AS description, \
+                   (SELECT jsonb_object_agg(p.key, p.value ORDER BY v.description COLLATE \"C\", p.value) FROM {s}.evidence v, \
+                      jsonb_each(v.properties) p WHERE v.relation_id = e.relation_id) AS properties \
+                 FROM {s}.evidence e JOIN {s}.document d ON d.id = e.document_id WHERE e.relation_id = ANY ($1) GROUP BY 1) e \
+                 ON e.relation_id = wanted.id \
+               WHERE r.id = wanted.id";
+    collection.execute(sql, &[relations()])?;
+
+    let entities_arg = || entities.clone().into();
+    let sql = "DELETE FROM {s}.entity t WHERE t.id = ANY ($1) AND NOT t.given \
+               AND NOT EXISTS (SELECT FROM {s}.mention m WHERE m.entity_id = t.id) \
+               AND NOT EXISTS (SELECT FROM {s}.relation r WHERE r.source_id = t.id) \
+               AND NOT EXISTS (SELECT FROM {s}.relation r WHERE r.target_id = t.id)";
+    collection.execute(sql, &[entities_arg()])?;
+    let sql = "UPDATE {s}.entity t SET name = CASE WHEN t.given THEN t.name ELSE coalesce(m.name, t.name) END, \
+                 type = CASE WHEN t.given THEN t.type ELSE m.type END, \
+                 description = CASE WHEN t.given THEN t.description ELSE m.description END, \
+                 source_count = coalesce(m.documents, 0) \
+               FROM unnest($1) AS wanted (id) LEFT JOIN ( \
+                 SELECT entity_id, count(DISTINCT document_id) AS documents, \
+                   mode() WITHIN GROUP (ORDER BY name COLLATE \"C\") AS name, \
+                   mode() WITHIN GROUP (ORDER BY type COLLATE \"C\") AS type, \
+                   string_agg(DISTINCT description COLLATE \"C\", chr(10) ORDER BY description COLLATE \"C\") AS description \
+                 FROM {s}.mention WHERE entity_id = ANY ($1) GROUP BY 1) m ON m.entity_id = wanted.id \
+               WHERE t.id = wanted.id";
+    collection.execute(sql, &[entities_arg()])?;
+    mark_stale(collection, &entities)
+}
+
+/// After documents have gone: communities lose them as sources, and those left without members go.
+pub fn settle_communities(collection: &Collection, ids: &[i64]) -> Result<()> {
+    let sql = "DELETE FROM {s}.community_source WHERE document_id = ANY ($1) RETURNING community_id";
+    let mut rows: Vec<i64> = collection.returning(sql, &[ids.to_vec().into()], |row| row.need(1))?;
+    rows.sort_unstable();
+    rows.dedup();
+    if rows.is_empty() {
+        return Ok(());
+    }
+    let sql = "DELETE FROM {s}.community c WHERE c.id = ANY ($1) \
+               AND NOT EXISTS (SELECT FROM {s}.community_entity e WHERE e.community_id = c.id)";
+    collection.execute(sql, &[rows.clone().into()])?;
+    let sql = "UPDATE {s}.community c SET size = (SELECT count(*) FROM {s}.community_entity e WHERE e.community_id = c.id), \
+                 source_count = (SELECT count(*) FROM {s}.community_source s WHERE s.community_id = c.id) \
+               WHERE c.id = ANY ($1)";
+    collection.execute(sql, &[rows.clone().into()])?;
+    share_metadata(collection, "community", &rows)
+}
+
+/// Marks the reports of the communities that hold one of these entities as stale.
+pub fn mark_stale(collection: &Collection, entities: &[i64]) -> Result<()> {
+    let sql = "UPDATE {s}.community SET stale = true WHERE NOT stale AND id IN \
+                 (SELECT community_id FROM {s}.community_entity WHERE entity_id = ANY ($1))";
+    collection.execute(sql, &[entities.to_vec().into()])?;
+    Ok(())
+}

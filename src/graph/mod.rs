@@ -1,0 +1,12 @@
+//! The knowledge graph: extraction with evidence, merging, communities, reports, and the two searches over them.
+
+mod add;
+mod communities;
+mod extract;
+mod global;
+mod local;
+mod merge;
+mod report;
+mod trigger;
+
+pub use merge::{recount, settle_communities, touched_by, touched_by_all};

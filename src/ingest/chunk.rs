@@ -1,0 +1,155 @@
+//! Cuts documents into blocks and leaves and writes both, leaves with their vectors.
+
+use std::time::{Duration, Instant};
+
+use graphrag_text::chunk::{self, Format};
+use pgrx::notice;
+use sha2::{Digest, Sha256};
+
+use crate::collection::Collection;
+use crate::error::Result;
+use crate::pg::{tick, vector::Vectors};
+
+/// Leaves that are collected before they are written.
+const BATCH: usize = 2_000;
+
+#[derive(Default)]
+struct Blocks {
+    document: Vec<i64>,
+    ordinal: Vec<i32>,
+    section: Vec<String>,
+    start: Vec<i32>,
+    end: Vec<i32>,
+    text: Vec<String>,
+    hash: Vec<Vec<u8>>,
+    tokens: Vec<i32>,
+}
+
+#[derive(Default)]
+struct Leaves {
+    document: Vec<i64>,
+    block: Vec<i32>,
+    ordinal: Vec<i32>,
+    start: Vec<i32>,
+    end: Vec<i32>,
+    text: Vec<String>,
+    hash: Vec<Vec<u8>>,
+    tokens: Vec<i32>,
+    vector: Vec<Option<Vec<f32>>>,
+}
+
+/// Cuts the documents `ids`, which must have no blocks, in canonical order; answers how many leaves were written.
+pub fn chunk_documents(collection: &Collection, ids: &[i64]) -> Result<usize> {
+    let mut blocks = Blocks::default();
+    let mut leaves = Leaves::default();
+    let mut written = 0;
+    let mut told = Instant::now();
+    // One document at a time: a body can have hundreds of megabytes.
+    let sql = "SELECT id FROM {s}.document WHERE id = ANY ($1) ORDER BY body_hash, source_key COLLATE \"C\", id";
+    let ordered: Vec<i64> = collection.query(sql, &[ids.to_vec().into()], |row| row.need(1))?;
+    for id in ordered {
+        // The row is locked against a deletion that this transaction could not see.
+        let sql = "SELECT format, body FROM {s}.document WHERE id = $1 FOR KEY SHARE";
+        let found: Vec<(String, String)> =
+            collection.returning(sql, &[id.into()], |row| Ok((row.need(1)?, row.need(2)?)))?;
+        let Some((format, body)) = found.into_iter().next() else {
+            continue;
+        };
+        let format = if format == "text" {
+            Format::Text
+        } else {
+            Format::Markdown
+        };
+        let mut ordinal = 0;
+        for (number, block) in chunk::chunk(&body, format, &collection.options.chunk, &mut tick)
+            .iter()
+            .enumerate()
+        {
+            let text = &body[block.bytes.clone()];
+            blocks.document.push(id);
+            blocks.ordinal.push(number as i32);
+            blocks.section.push(serde_json::json!(block.section_path).to_string());
+            blocks.start.push(block.start_char as i32);
+            blocks.end.push(block.end_char as i32);
+            blocks.hash.push(Sha256::digest(text).to_vec());
+            blocks.text.push(text.to_owned());
+            blocks.tokens.push(block.token_count as i32);
+            for leaf in &block.leaves {
+                let text = &body[leaf.bytes.clone()];
+                leaves.document.push(id);
+                leaves.block.push(number as i32);
+                leaves.ordinal.push(ordinal);
+                leaves.start.push(leaf.start_char as i32);
+                leaves.end.push(leaf.end_char as i32);
+                leaves.hash.push(Sha256::digest(text).to_vec());
+                leaves.vector.push(collection.embedder().embed(text));
+                leaves.text.push(text.to_owned());
+                leaves.tokens.push(leaf.token_count as i32);
+                ordinal += 1;
+            }
+            tick();
+            if leaves.text.len() >= BATCH {
+                written += write(collection, std::mem::take(&mut blocks), std::mem::take(&mut leaves))?;
+                if told.elapsed() > Duration::from_secs(10) {
+                    notice!("{written} leaves cut and embedded so far");
+                    told = Instant::now();
+                }
+            }
+        }
+    }
+    written += write(collection, blocks, leaves)?;
+    Ok(written)
+}
+
+fn write(collection: &Collection, blocks: Blocks, leaves: Leaves) -> Result<usize> {
+    // Each block is queued for the extractor under the id that it gets here.
+    let sql = "WITH new_blocks AS ( \
+                 INSERT INTO {s}.block (document_id, ordinal, section_path, start_char, end_char, text, text_hash, token_count) \
+                 SELECT document_id, ordinal, ARRAY(SELECT jsonb_array_elements_text(section::jsonb)), start_char, end_char, \
+                        text, text_hash, token_count \
+                 FROM unnest($1::bigint[], $2::int[], $3::text[], $4::int[], $5::int[], $6::text[], $7::bytea[], $8::int[]) \
+                   WITH ORDINALITY AS u (document_id, ordinal, section, start_char, end_char, text, text_hash, token_count, n) \
+                 ORDER BY n RETURNING id) \
+               INSERT INTO {s}.change (\"table\", key, kind) SELECT 'block', id::text, 'insert' FROM new_blocks ORDER BY id";
+    collection.execute(
+        sql,
+        &[
+            blocks.document.into(),
+            blocks.ordinal.into(),
+            blocks.section.into(),
+            blocks.start.into(),
+            blocks.end.into(),
+            blocks.text.into(),
+            blocks.hash.into(),
+            blocks.tokens.into(),
+        ],
+    )?;
+    let count = leaves.text.len();
+    let vectors = Vectors(leaves.vector.iter().map(Option::as_deref).collect());
+    let sql = "INSERT INTO {s}.node (level, partition, document_id, block_id, ordinal, start_char, end_char, text, text_hash, \
+                                     token_count, metadata, embedding) \
+               SELECT 0, d.partition, d.id, b.id, u.ordinal, u.start_char, u.end_char, u.text, u.text_hash, u.token_count, \
+                      d.metadata, u.embedding \
+               FROM unnest($1::bigint[], $2::int[], $3::int[], $4::int[], $5::int[], $6::text[], $7::bytea[], $8::int[], \
+                           $9::{v}.vector[]) \
+                 WITH ORDINALITY AS u (document_id, block, ordinal, start_char, end_char, text, text_hash, token_count, \
+                                       embedding, n) \
+               JOIN {s}.document d ON d.id = u.document_id \
+               JOIN {s}.block b ON b.document_id = u.document_id AND b.ordinal = u.block \
+               ORDER BY u.n";
+    collection.execute(
+        sql,
+        &[
+            leaves.document.into(),
+            leaves.block.into(),
+            leaves.ordinal.into(),
+            leaves.start.into(),
+            leaves.end.into(),
+            leaves.text.into(),
+            leaves.hash.into(),
+            leaves.tokens.into(),
+            vectors.into(),
+        ],
+    )?;
+    Ok(count)
+}

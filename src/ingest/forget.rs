@@ -1,0 +1,79 @@
+//! What a document that goes, or whose text changes, takes with it: every derived row that draws on it.
+
+use crate::collection::Collection;
+use crate::error::Result;
+use crate::graph;
+
+/// Removes everything derived from the documents `ids`. With `gone`, also what was stated about a document as a whole
+/// and not about one of its blocks; without it the document stays and is about to be cut anew.
+///
+/// Summaries over a document are deleted, since their text may hold its words; the next raptor_build writes them anew.
+/// Reports of communities are emptied and marked stale.
+pub fn forget_documents(collection: &Collection, ids: &[i64], gone: bool) -> Result<()> {
+    let ids_arg = || ids.to_vec().into();
+    let graph_before = graph::touched_by(collection, ids)?;
+    let blockless = if gone { "true" } else { "block_id IS NOT NULL" };
+    for sql in [
+        "DELETE FROM {s}.node WHERE level > 0 AND id IN (SELECT node_id FROM {s}.node_source WHERE document_id = ANY ($1))",
+        "DELETE FROM {s}.change WHERE \"table\" = 'block' AND key IN \
+           (SELECT id::text FROM {s}.block WHERE document_id = ANY ($1))",
+        "DELETE FROM {s}.change WHERE \"table\" = 'document' AND key IN (SELECT unnest($1)::text)",
+        "DELETE FROM {s}.model_call WHERE key IN (SELECT key FROM {s}.model_call_source WHERE document_id = ANY ($1))",
+        &format!("DELETE FROM {{s}}.evidence WHERE document_id = ANY ($1) AND {blockless}"),
+        &format!("DELETE FROM {{s}}.mention WHERE document_id = ANY ($1) AND {blockless}"),
+        &format!("DELETE FROM {{s}}.claim WHERE document_id = ANY ($1) AND {blockless}"),
+        "DELETE FROM {s}.node WHERE document_id = ANY ($1)",
+        "DELETE FROM {s}.block WHERE document_id = ANY ($1)",
+        "UPDATE {s}.community SET title = NULL, summary = NULL, findings = NULL, text = NULL, rating = NULL, \
+                embedding = NULL, stale = true \
+         WHERE id IN (SELECT community_id FROM {s}.community_source WHERE document_id = ANY ($1))",
+    ] {
+        collection.execute(sql, &[ids_arg()])?;
+    }
+    graph::recount(collection, &graph_before)?;
+    graph::settle_communities(collection, ids)
+}
+
+/// Empties all derived tables, after TRUNCATE of the documents. Relations and entities that rest on no document stay.
+pub fn forget_all(collection: &Collection) -> Result<()> {
+    let touched = graph::touched_by_all(collection)?;
+    let sql = "TRUNCATE {s}.block, {s}.node, {s}.node_child, {s}.node_source, {s}.posting, {s}.term, {s}.mention, \
+               {s}.evidence, {s}.claim, {s}.community, {s}.community_entity, {s}.community_source, {s}.model_call, \
+               {s}.model_call_source, {s}.change";
+    collection.execute(sql, &[])?;
+    graph::recount(collection, &touched)
+}
+
+/// Brings metadata and partition of the leaves of `ids` up to their documents, and recomputes the shared metadata of
+/// what is derived from them.
+pub fn refresh_metadata(collection: &Collection, ids: &[i64]) -> Result<()> {
+    let ids_arg = || ids.to_vec().into();
+    let sql = "UPDATE {s}.node n SET metadata = d.metadata, partition = d.partition FROM {s}.document d \
+               WHERE n.document_id = d.id AND n.level = 0 AND d.id = ANY ($1) \
+               AND (n.metadata <> d.metadata OR n.partition <> d.partition)";
+    collection.execute(sql, &[ids_arg()])?;
+    for (table, link) in [("node", "node_source"), ("community", "community_source")] {
+        let sql = format!("SELECT DISTINCT {table}_id FROM {{s}}.{link} WHERE document_id = ANY ($1)");
+        let rows: Vec<i64> = collection.query(&sql, &[ids_arg()], |row| row.need(1))?;
+        share_metadata(collection, table, &rows)?;
+    }
+    Ok(())
+}
+
+/// Sets the metadata of summaries (`node`) or communities to the pairs that all documents behind each share, so that
+/// containment can never find a text that has seen a document without the pair.
+pub fn share_metadata(collection: &Collection, table: &str, rows: &[i64]) -> Result<()> {
+    let sql = format!(
+        "UPDATE {{s}}.{table} t SET metadata = coalesce(shared.pairs, '{{}}') \
+         FROM unnest($1) AS wanted (id) LEFT JOIN ( \
+           SELECT id, jsonb_object_agg(key, value) AS pairs FROM ( \
+             SELECT s.{table}_id AS id, e.key, e.value FROM {{s}}.{table}_source s \
+             JOIN {{s}}.document d ON d.id = s.document_id, jsonb_each(d.metadata) e \
+             WHERE s.{table}_id = ANY ($1) GROUP BY 1, 2, 3 \
+             HAVING count(*) = (SELECT source_count FROM {{s}}.{table} c WHERE c.id = s.{table}_id)) pair \
+           GROUP BY id) shared ON shared.id = wanted.id \
+         WHERE t.id = wanted.id AND t.metadata IS DISTINCT FROM coalesce(shared.pairs, '{{}}')"
+    );
+    collection.execute(&sql, &[rows.to_vec().into()])?;
+    Ok(())
+}

@@ -1,0 +1,11 @@
+//! From documents to blocks and leaves, and away again: what the triggers on `document` and the build functions do.
+
+mod add;
+mod chunk;
+mod forget;
+mod queue;
+mod trigger;
+
+pub use chunk::chunk_documents;
+pub use forget::{forget_all, forget_documents, refresh_metadata, share_metadata};
+pub use queue::{queue_all, take_up};

@@ -1,0 +1,46 @@
+//! `change`: what was recorded and is not taken up yet.
+
+use crate::collection::Collection;
+use crate::error::Result;
+use crate::pg::tick;
+use crate::search;
+
+use super::{chunk_documents, forget_documents};
+
+/// Documents of one pass over pending changes.
+const PASS: i64 = 500;
+
+/// Records every document as changed, for a collection whose blocks or leaves are to be cut anew.
+pub fn queue_all(collection: &Collection) -> Result<usize> {
+    let sql = "INSERT INTO {s}.change (\"table\", key, kind) SELECT 'document', id::text, 'update' FROM {s}.document d \
+               WHERE NOT EXISTS (SELECT FROM {s}.change c WHERE c.\"table\" = 'document' AND c.key = d.id::text)";
+    collection.execute(sql, &[])
+}
+
+/// Cuts and embeds the documents whose changes are pending; answers how many leaves were added.
+///
+/// Build functions call it first. Documents come in canonical order, so that the ids given do not depend on the order
+/// in which they were written.
+pub fn take_up(collection: &Collection) -> Result<usize> {
+    let mut leaves = 0;
+    let sql =
+        "SELECT (SELECT count(*) FROM {s}.change WHERE \"table\" = 'document'), (SELECT count(*) FROM {s}.document)";
+    let (pending, total): (i64, i64) = collection.query_one(sql, &[], |row| Ok((row.need(1)?, row.need(2)?)))?;
+    if pending > 0 && pending > (total - pending) / 3 {
+        search::drop_index(collection, "node")?;
+    }
+    loop {
+        let sql = "SELECT d.id FROM {s}.document d WHERE d.id IN \
+                     (SELECT c.key::bigint FROM {s}.change c WHERE c.\"table\" = 'document') \
+                   ORDER BY d.body_hash, d.source_key COLLATE \"C\", d.id LIMIT $1";
+        let ids: Vec<i64> = collection.query(sql, &[PASS.into()], |row| row.need(1))?;
+        if ids.is_empty() {
+            break;
+        }
+        forget_documents(collection, &ids, false)?;
+        leaves += chunk_documents(collection, &ids)?;
+        tick();
+    }
+    collection.execute("DELETE FROM {s}.change WHERE \"table\" = 'document'", &[])?;
+    Ok(leaves)
+}

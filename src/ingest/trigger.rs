@@ -1,0 +1,183 @@
+//! The trigger functions of a collection's tables.
+
+use std::convert::Infallible;
+
+use pgrx::AllocatedByRust;
+use pgrx::datum::TryFromDatumError;
+use pgrx::heap_tuple::PgHeapTuple;
+use pgrx::prelude::*;
+use sha2::{Digest, Sha256};
+
+use super::{chunk_documents, forget_all, forget_documents, refresh_metadata};
+use crate::collection::{Collection, Options};
+use crate::error::{self, Error, raise};
+use crate::pg::json::Json;
+use crate::pg::lock;
+use crate::pg::trigger::{Transition, misplaced, table_owner, table_schema};
+use graphrag_text::fold;
+
+type Tuple<'a> = PgHeapTuple<'a, AllocatedByRust>;
+
+/// BEFORE INSERT OR UPDATE on document, each row: fills body_hash, partition and updated_at. The arguments of the
+/// trigger are the keys of partition_by.
+#[pg_trigger(sql = false)]
+fn _document_row<'a>(trigger: &'a PgTrigger<'a>) -> Result<Option<Tuple<'a>>, Infallible> {
+    Ok(Some(raise(document_row(trigger))))
+}
+
+fn document_row<'a>(trigger: &'a PgTrigger<'a>) -> error::Result<Tuple<'a>> {
+    let mut row = new_row(trigger)?;
+    let body: Option<&str> = row.get_by_name("body").map_err(column)?;
+    let hash = body.map(|body| Sha256::digest(body).to_vec());
+    let keys = trigger.extra_args().map_err(|e| Error::internal(e.to_string()))?;
+    let metadata = match keys[..] {
+        [] => None,
+        _ => row.get_by_name::<Json>("metadata").map_err(column)?,
+    };
+    let partition = Options::partition_of(&keys, metadata.as_ref().filter(|json| json.is_object()));
+    row.set_by_name("body_hash", hash.unwrap_or_default()).map_err(column)?;
+    row.set_by_name("partition", partition).map_err(column)?;
+    row.set_by_name("updated_at", now()).map_err(column)?;
+    Ok(row)
+}
+
+/// BEFORE INSERT OR UPDATE on entity and relation, each row: fills the folded key of the name.
+#[pg_trigger(sql = false)]
+fn _name_row<'a>(trigger: &'a PgTrigger<'a>) -> Result<Option<Tuple<'a>>, Infallible> {
+    Ok(Some(raise(name_row(trigger))))
+}
+
+fn name_row<'a>(trigger: &'a PgTrigger<'a>) -> error::Result<Tuple<'a>> {
+    let mut row = new_row(trigger)?;
+    let table = trigger.table_name().map_err(|e| Error::internal(e.to_string()))?;
+    let (name, key, folded): (_, _, fn(&str) -> String) = match table.as_str() {
+        "entity" => ("name", "key", fold::name),
+        "relation" => ("predicate", "predicate_key", fold::predicate),
+        _ => return Err(misplaced()),
+    };
+    if let Some(text) = row.get_by_name::<&str>(name).map_err(column)?.map(folded) {
+        row.set_by_name(key, text).map_err(column)?;
+    }
+    let inserts = matches!(trigger.op(), Ok(PgTriggerOperation::Insert));
+    if inserts && table == "relation" {
+        let weight: Option<f64> = row.get_by_name("weight").map_err(column)?;
+        row.set_by_name("given_weight", weight.filter(|weight| *weight > 0.0))
+            .map_err(column)?;
+    }
+    Ok(row)
+}
+
+fn new_row<'a>(trigger: &'a PgTrigger<'a>) -> error::Result<Tuple<'a>> {
+    let row = trigger.new().ok_or_else(misplaced)?;
+    Ok(row.into_owned())
+}
+
+/// A column is missing or of another type: the table is not a collection's.
+fn column(_: TryFromDatumError) -> Error {
+    misplaced()
+}
+
+/// AFTER INSERT, UPDATE, DELETE or TRUNCATE on document, each statement: keeps blocks, leaves and what rests on them
+/// right. Up to `inline_rows` documents are cut at once; more are recorded for the next build function.
+#[pg_trigger(sql = false)]
+fn _document_change<'a>(trigger: &'a PgTrigger<'a>) -> Result<Option<Tuple<'a>>, Infallible> {
+    raise(document_change(trigger));
+    Ok(None)
+}
+
+fn document_change(trigger: &PgTrigger) -> error::Result<()> {
+    if !trigger.table_name().is_ok_and(|table| table == "document") {
+        return Err(misplaced());
+    }
+    let collection = Collection::of_trigger(table_schema(trigger)?, table_owner(trigger)?)?;
+    let rows = Transition(trigger);
+    let ids = |sql: &str| rows.query(sql, &[], |row| row.need::<i64>(1));
+    match trigger.op().map_err(|e| Error::internal(e.to_string()))? {
+        PgTriggerOperation::Insert => {
+            let added = ids("SELECT id FROM new_rows")?;
+            cut(&collection, &added, "insert")
+        }
+        PgTriggerOperation::Delete => {
+            let gone = ids("SELECT id FROM old_rows")?;
+            wait_for_builds(&collection, &gone)?;
+            forget(&collection, &gone)
+        }
+        PgTriggerOperation::Truncate => {
+            lock::change(collection.oid)?;
+            forget_all(&collection)
+        }
+        PgTriggerOperation::Update => {
+            // A changed id is a document that goes and one that comes.
+            let gone = ids("SELECT id FROM old_rows EXCEPT SELECT id FROM new_rows")?;
+            let added = ids("SELECT id FROM new_rows EXCEPT SELECT id FROM old_rows")?;
+            let same = "SELECT n.id FROM new_rows n JOIN old_rows o ON o.id = n.id";
+            let text = ids(&format!(
+                "{same} WHERE o.body_hash <> n.body_hash OR o.format <> n.format"
+            ))?;
+            let moved = ids(&format!("{same} WHERE o.partition <> n.partition"))?;
+            let labels = ids(&format!(
+                "{same} WHERE o.metadata <> n.metadata OR o.partition <> n.partition"
+            ))?;
+            wait_for_builds(&collection, &[&gone[..], &text, &moved, &labels].concat())?;
+            forget(&collection, &gone)?;
+            cut(&collection, &added, "insert")?;
+            if !labels.is_empty() {
+                refresh_metadata(&collection, &labels)?;
+            }
+            if !moved.is_empty() {
+                crate::raptor::leave_partition(&collection, &moved)?;
+            }
+            cut(&collection, &text, "update")
+        }
+    }
+}
+
+fn forget(collection: &Collection, ids: &[i64]) -> error::Result<()> {
+    if ids.is_empty() {
+        Ok(())
+    } else {
+        forget_documents(collection, ids, true)
+    }
+}
+
+/// Cuts the documents now, or records them if they are many.
+fn cut(collection: &Collection, ids: &[i64], kind: &str) -> error::Result<()> {
+    if ids.is_empty() {
+        return Ok(());
+    }
+    if ids.len() as i64 > collection.options.inline_rows {
+        let sql = "INSERT INTO {s}.change (\"table\", key, kind) SELECT 'document', id::text, $2 FROM unnest($1) AS u (id) \
+                   WHERE NOT EXISTS (SELECT FROM {s}.change c WHERE c.\"table\" = 'document' AND c.key = u.id::text)";
+        collection.execute(sql, &[ids.to_vec().into(), kind.into()])?;
+        notice!(
+            "{} documents recorded; the next build function cuts and embeds them",
+            ids.len()
+        );
+        return Ok(());
+    }
+    if kind == "update" {
+        forget_documents(collection, ids, false)?;
+    }
+    chunk_documents(collection, ids)?;
+    Ok(())
+}
+
+/// Waits until no build draws on documents. With a snapshot older than a build (REPEATABLE READ) its rows could not be
+/// seen and would stay behind: that is a serialization failure, as for any row that changed meanwhile.
+fn wait_for_builds(collection: &Collection, ids: &[i64]) -> error::Result<()> {
+    if ids.is_empty() {
+        return Ok(());
+    }
+    lock::change(collection.oid)?;
+    let level: String = collection.query_one("SELECT current_setting('transaction_isolation')", &[], |row| {
+        row.need(1)
+    })?;
+    if level != "read committed" {
+        collection.returning(
+            "SELECT key FROM {s}.setting WHERE key LIKE 'step.%' FOR SHARE",
+            &[],
+            |_| Ok(()),
+        )?;
+    }
+    Ok(())
+}

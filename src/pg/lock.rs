@@ -1,0 +1,31 @@
+//! Locks of one collection, held until the transaction ends (a session lock would outlive an error).
+
+use pgrx::pg_sys;
+
+use super::spi;
+use crate::error::Result;
+
+/// First key of the advisory locks: "grag". The second is the oid of the collection's schema.
+const CLASS: i32 = 0x6772_6167;
+
+/// For functions that derive rows from documents: waits for, and then keeps out, other builds and changes of documents.
+///
+/// Without it a document could be deleted while a summary of it is being written by another transaction, which the
+/// deletion cannot see.
+pub fn build(schema: pg_sys::Oid) -> Result<()> {
+    let key = u32::from(schema).cast_signed();
+    take("SELECT pg_catalog.pg_advisory_xact_lock($1, $2)", key)
+}
+
+/// For UPDATE, DELETE and TRUNCATE of documents: they do not wait for each other, only for builds.
+pub fn change(schema: pg_sys::Oid) -> Result<()> {
+    let key = u32::from(schema).cast_signed();
+    take("SELECT pg_catalog.pg_advisory_xact_lock_shared($1, $2)", key)
+}
+
+/// Run as a statement that writes: from then on pgrx gives every statement of the transaction a snapshot of its own, which
+/// sees what others committed while this one waited.
+fn take(sql: &str, key: i32) -> Result<()> {
+    spi::returning(sql, &[CLASS.into(), key.into()], |_| Ok(()))?;
+    Ok(())
+}

@@ -1,0 +1,28 @@
+//! The memory budget of builds. A failed Rust allocation would take the whole server down, so ask first.
+
+use pgrx::PgSqlErrorCode;
+
+use crate::error::{Error, Result};
+use crate::settings;
+
+/// An error if `bytes` are more than `graphrag.build_memory` allows.
+pub fn check(bytes: usize, what: &str) -> Result<()> {
+    let budget = settings::build_memory();
+    if bytes <= budget {
+        return Ok(());
+    }
+    let mib = |b: usize| b.div_ceil(1 << 20);
+    Err(Error::new(
+        PgSqlErrorCode::ERRCODE_OUT_OF_MEMORY,
+        format!("{what} needs more memory than graphrag.build_memory"),
+    )
+    .detail(format!(
+        "It needs about {} MB, the budget is {} MB.",
+        mib(bytes),
+        mib(budget)
+    ))
+    .hint(format!(
+        "SET graphrag.build_memory = '{}MB', or build by partition.",
+        mib(bytes) + 1
+    )))
+}

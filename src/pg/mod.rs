@@ -1,0 +1,20 @@
+//! The only room with `unsafe`: what touches Postgres' memory, user, settings and triggers, behind safe functions.
+
+pub mod frame;
+pub mod json;
+pub mod lock;
+pub mod memory;
+pub mod spi;
+pub mod trigger;
+pub mod vector;
+
+/// Ends the statement if a cancel, a time-out or a shutdown is asked for. Long loops of the pure crates call it.
+pub fn tick() {
+    pgrx::check_for_interrupts!();
+}
+
+/// Makes `graphrag.*` refuse parameters that do not exist.
+pub fn reserve_prefix() {
+    // SAFETY: called once from _PG_init; the string is static.
+    unsafe { pgrx::pg_sys::MarkGUCPrefixReserved(c"graphrag".as_ptr()) }
+}

@@ -1,0 +1,79 @@
+//! Reading and writing rows. Every call opens and closes SPI of its own, since pgrx frees result tables only then.
+
+use pgrx::datum::{DatumWithOid, FromDatum, IntoDatum};
+use pgrx::spi::{Spi, SpiHeapTupleData};
+
+use crate::error::{Error, Result};
+
+pub type Arg<'a> = DatumWithOid<'a>;
+
+/// Rows that are in memory at once while a large result is read.
+const BATCH: i64 = 2_000;
+
+/// One row of a result; columns count from 1.
+pub struct Row<'a>(SpiHeapTupleData<'a>);
+
+impl<'a> Row<'a> {
+    pub(super) fn new(data: SpiHeapTupleData<'a>) -> Self {
+        Row(data)
+    }
+
+    pub fn get<T: FromDatum + IntoDatum>(&self, column: usize) -> Result<Option<T>> {
+        Ok(self.0.get::<T>(column)?)
+    }
+
+    pub fn need<T: FromDatum + IntoDatum>(&self, column: usize) -> Result<T> {
+        self.get(column)?
+            .ok_or_else(|| Error::internal(format!("column {column} is null")))
+    }
+}
+
+/// Runs a SELECT and collects its rows.
+pub fn query<T>(sql: &str, args: &[Arg], mut read: impl FnMut(&Row) -> Result<T>) -> Result<Vec<T>> {
+    Spi::connect(|client| client.select(sql, None, args)?.map(|row| read(&Row(row))).collect())
+}
+
+/// Runs a SELECT of one row.
+pub fn query_one<T>(sql: &str, args: &[Arg], read: impl FnMut(&Row) -> Result<T>) -> Result<T> {
+    query(sql, args, read)?
+        .pop()
+        .ok_or_else(|| Error::internal("no row where one is expected"))
+}
+
+/// Runs any statement; answers the number of rows that it touched.
+pub fn execute(sql: &str, args: &[Arg]) -> Result<usize> {
+    Spi::connect_mut(|client| Ok(client.update(sql, None, args)?.len()))
+}
+
+/// Runs a statement that writes and answers rows (RETURNING).
+pub fn returning<T>(sql: &str, args: &[Arg], mut read: impl FnMut(&Row) -> Result<T>) -> Result<Vec<T>> {
+    Spi::connect_mut(|client| client.update(sql, None, args)?.map(|row| read(&Row(row))).collect())
+}
+
+/// Runs a SELECT through a cursor and hands over its rows one by one, with at most [`BATCH`] of them in memory.
+pub fn stream(sql: &str, args: &[Arg], mut each: impl FnMut(&Row) -> Result<()>) -> Result<()> {
+    let cursor = Spi::connect(|client| Ok::<_, Error>(client.try_open_cursor(sql, args)?.detach_into_name()))?;
+    loop {
+        let more = Spi::connect(|client| {
+            let mut open = client.find_cursor(&cursor)?;
+            let mut rows = 0;
+            for row in open.fetch(BATCH)? {
+                each(&Row(row))?;
+                rows += 1;
+            }
+            if rows == BATCH {
+                open.detach_into_name();
+            }
+            Ok::<_, Error>(rows == BATCH)
+        })?;
+        super::tick();
+        if !more {
+            return Ok(());
+        }
+    }
+}
+
+/// An identifier, quoted if it needs it.
+pub fn quote(identifier: &str) -> String {
+    pgrx::spi::quote_identifier(identifier)
+}

@@ -1,0 +1,212 @@
+//! Ranks rows that have a vector: exactly while the candidates are few, through the HNSW index above that.
+
+use crate::collection::Collection;
+use crate::error::{Error, Result, required};
+use crate::pg::{json::Json, spi, vector::Vector};
+
+/// pgvector's limit for hnsw.ef_search.
+const MAX_EF_SEARCH: i64 = 1000;
+
+/// What may be found.
+pub struct Scope {
+    /// Pairs that the metadata must hold.
+    filter: Json,
+    /// Documents on which a row must wholly draw.
+    documents: Option<Vec<i64>>,
+}
+
+impl Scope {
+    /// Checks the arguments `filter` and `documents` of a search function.
+    pub fn new(filter: Option<Json>, documents: Option<Vec<Option<i64>>>) -> Result<Scope> {
+        let filter = required(filter, "filter")?;
+        if !filter.is_object() {
+            return Err(Error::invalid("filter must be a JSON object")
+                .detail("Rows are found whose metadata holds all its pairs.")
+                .hint("For example '{\"lang\": \"en\"}', or '{}' for all."));
+        }
+        let documents = documents.map(|ids| ids.into_iter().flatten().collect());
+        Ok(Scope { filter, documents })
+    }
+
+    /// Whether every row may be found.
+    pub fn is_everything(&self) -> bool {
+        self.documents.is_none() && self.filter.is_empty()
+    }
+
+    /// The condition on a document `d`, with `$2` the filter and `$3` the documents.
+    pub fn on_document(&self) -> &'static str {
+        match self.documents {
+            None => "d.metadata @> $2 AND $3::bigint[] IS NULL",
+            Some(_) => "d.metadata @> $2 AND d.id = ANY ($3)",
+        }
+    }
+
+    pub fn filter(&self) -> spi::Arg<'static> {
+        self.filter.clone().into()
+    }
+
+    pub fn documents(&self) -> spi::Arg<'static> {
+        self.documents.clone().into()
+    }
+}
+
+/// The best `k` rows of a table by cosine with `query`: (id, cosine), best first, ties in canonical order.
+///
+/// `table` is `node` or `community`; `condition` is about its alias `n`.
+pub fn rank(
+    collection: &Collection,
+    table: &str,
+    query: &Vector,
+    k: i64,
+    scope: &Scope,
+    condition: &str,
+) -> Result<Vec<(i64, f64)>> {
+    if k == 0 {
+        return Ok(Vec::new());
+    }
+    let mut clauses = vec![condition.to_owned()];
+    if !scope.filter.is_empty() {
+        clauses.push("n.metadata @> $2".to_owned());
+    }
+    if scope.documents.is_some() {
+        let leaf = if table == "node" {
+            "WHEN n.level = 0 THEN n.document_id = ANY ($3)"
+        } else {
+            "WHEN false THEN NULL"
+        };
+        clauses.push(format!(
+            "CASE {leaf} ELSE n.source_count > 0 AND n.source_count = \
+               (SELECT count(*) FROM {{s}}.{table}_source s WHERE s.{table}_id = n.id AND s.document_id = ANY ($3)) END"
+        ));
+    }
+    let candidates = format!("{{s}}.{table} n WHERE {}", clauses.join(" AND "));
+    let embedded = format!("{candidates} AND n.embedding IS NOT NULL");
+    let exact_below = collection.options.exact_below;
+    // Counted without a look at the vectors, which would cost more than the search through the index.
+    // Every statement gets all four arguments; those that it does not use are cast so that their types are known.
+    let args = |limit: i64| [query.clone().into(), scope.filter(), scope.documents(), limit.into()];
+    let types = "($1::{v}.vector IS NULL OR $2::jsonb IS NULL OR $3::bigint[] IS NULL OR true)";
+    let sql = format!("SELECT count(*) FROM (SELECT FROM {candidates} AND {types} LIMIT $4) c");
+    let count: i64 = collection.query_one(&sql, &args(exact_below + 1), |row| row.need(1))?;
+
+    // Ties of leaves are broken by their documents, whose canonical order does not depend on ids.
+    let (document, order) = if table == "node" {
+        (
+            "LEFT JOIN {s}.document d ON d.id = n.document_id",
+            "n.text_hash, d.body_hash, d.source_key COLLATE \"C\", n.ordinal",
+        )
+    } else {
+        ("", "n.partition COLLATE \"C\", n.member_hash")
+    };
+    let ranked = |nearest: &str| {
+        format!(
+            "SELECT n.id, t.score FROM ({nearest}) t JOIN {{s}}.{table} n ON n.id = t.id {document} \
+             ORDER BY t.score DESC, n.level, {order}, n.id LIMIT $4"
+        )
+    };
+    let read = |row: &spi::Row| Ok((row.need::<i64>(1)?, row.need::<f64>(2)?));
+    let score = "1 - (n.embedding OPERATOR({v}.<=>) $1)";
+    if count > exact_below && k <= MAX_EF_SEARCH / 2 {
+        collection.frame.set("hnsw.ef_search", &(2 * k).max(100).to_string())?;
+        collection.frame.set("hnsw.iterative_scan", "strict_order")?;
+        let by_index = match index_expression(collection) {
+            Some(expression) => format!("n.{expression} OPERATOR({{v}}.<=>) $1{}", half_cast(collection)),
+            None => format!("{score} DESC"),
+        };
+        let nearest = ranked(&format!(
+            "SELECT n.id, {score} AS score FROM {embedded} AND {types} ORDER BY {by_index} LIMIT 2 * $4 + 10"
+        ));
+        let rows = collection.query(&nearest, &args(k), read)?;
+        if rows.len() as i64 == k {
+            return Ok(rows);
+        }
+    }
+    let nearest = ranked(&format!(
+        "SELECT n.id, {score} AS score FROM {embedded} AND {types} ORDER BY {score} DESC FETCH FIRST $4 ROWS WITH TIES"
+    ));
+    collection.query(&nearest, &args(k), read)
+}
+
+/// What the HNSW index of an `embedding` is on, behind the alias; nothing if it has too many dimensions for one.
+pub fn index_expression(collection: &Collection) -> Option<String> {
+    match collection.options.dimensions {
+        ..=2000 => Some("embedding".to_owned()),
+        2001..=4000 => Some(format!("embedding{}", half_cast(collection))),
+        _ => None,
+    }
+}
+
+fn half_cast(collection: &Collection) -> String {
+    match collection.options.dimensions {
+        2001..=4000 => format!("::{{v}}.halfvec({})", collection.options.dimensions),
+        _ => String::new(),
+    }
+}
+
+/// The query as a vector of the collection: embedded from text, or checked.
+pub fn query_vector(collection: &Collection, text: Option<&str>, vector: Option<Vector>) -> Result<Option<Vector>> {
+    match (text, vector) {
+        (Some(text), None) => Ok(collection.embedder().embed(text).map(Vector)),
+        (None, Some(vector)) => {
+            let (has, wants) = (vector.0.len(), collection.options.dimensions);
+            if has != wants {
+                return Err(
+                    Error::invalid(format!("the query vector has {has} dimensions, the collection {wants}"))
+                        .hint("Use a vector of the same model, or rag_embed."),
+                );
+            }
+            Ok(vector.0.iter().any(|x| *x != 0.0).then_some(vector))
+        }
+        _ => Err(Error::null("query")),
+    }
+}
+
+/// The least memory for HNSW builds: the vectors and their neighbour lists.
+fn index_bytes(rows: i64, dimensions: usize) -> i64 {
+    rows * (dimensions as i64 * 4 + 1000)
+}
+
+/// Drops the HNSW index of a table before a load that adds more than a third: building it afterwards is several times
+/// faster than inserting into it.
+pub fn drop_index(collection: &Collection, table: &str) -> Result<()> {
+    if has_index(collection, table)? {
+        collection.execute(&format!("DROP INDEX {{s}}.{table}_embedding"), &[])?;
+    }
+    Ok(())
+}
+
+fn has_index(collection: &Collection, table: &str) -> Result<bool> {
+    let sql = "SELECT EXISTS (SELECT FROM pg_class WHERE relnamespace = $1 AND relname = $2)";
+    collection.query_one(
+        sql,
+        &[collection.oid.into(), format!("{table}_embedding").into()],
+        |row| row.need(1),
+    )
+}
+
+/// Makes the HNSW index of a table if it has none.
+pub fn ensure_index(collection: &Collection, table: &str) -> Result<()> {
+    let Some(expression) = index_expression(collection) else {
+        return Ok(());
+    };
+    if has_index(collection, table)? {
+        return Ok(());
+    }
+    let sql = "SELECT setting::bigint FROM pg_settings WHERE name = 'maintenance_work_mem'";
+    let memory: i64 = collection.query_one(sql, &[], |row| row.need(1))?;
+    let rows: i64 = collection.query_one(&format!("SELECT count(embedding) FROM {{s}}.{table}"), &[], |row| {
+        row.need(1)
+    })?;
+    let wanted = index_bytes(rows, collection.options.dimensions).min(crate::settings::build_memory() as i64) / 1024;
+    if wanted > memory {
+        collection.frame.set("maintenance_work_mem", &format!("{wanted}kB"))?;
+    }
+    let class = if half_cast(collection).is_empty() {
+        "vector_cosine_ops"
+    } else {
+        "halfvec_cosine_ops"
+    };
+    let sql = format!("CREATE INDEX {table}_embedding ON {{s}}.{table} USING hnsw (({expression}) {{v}}.{class})");
+    collection.execute(&sql, &[])?;
+    Ok(())
+}
