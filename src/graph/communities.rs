@@ -66,7 +66,7 @@ fn communities(
     }
     let largest = members.iter().map(Vec::len).max().unwrap_or(0);
     store(&collection, &partitions, &vertices, &members)?;
-    collection.note_step("communities", "components")?;
+    collection.note_step("communities", Some("components"))?;
     Ok((!members.is_empty()).then_some((0, members.len() as i64, largest as i64, quality)))
 }
 
@@ -187,6 +187,7 @@ fn store(collection: &Collection, partitions: &[String], vertices: &[Vertex], me
     let sql = "INSERT INTO {s}.community_entity (community_id, entity_id) SELECT * FROM unnest($1::bigint[], $2::bigint[]) \
                ON CONFLICT DO NOTHING";
     collection.execute(sql, &[community.into(), entity.into()])?;
+    collection.analyze(&["community", "community_entity"])?;
     // Behind a community is every document that mentions a member; a changed set makes its report stale.
     let sources = "SELECT DISTINCT c.id, m.document_id FROM {s}.community c JOIN {s}.community_entity e ON e.community_id = c.id \
                    JOIN {s}.mention m ON m.entity_id = e.entity_id JOIN {s}.document d ON d.id = m.document_id \
@@ -202,5 +203,6 @@ fn store(collection: &Collection, partitions: &[String], vertices: &[Vertex], me
          WHERE c.id IN (SELECT community_id FROM gone UNION SELECT community_id FROM added)"
     );
     collection.execute(&sql, &[])?;
+    collection.analyze(&["community_source"])?;
     share_metadata(collection, "community", &ids)
 }

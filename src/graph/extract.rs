@@ -41,6 +41,7 @@ fn extract(name: Option<&str>) -> Result<(i64, i64, i64, i64, i64)> {
     let collection = Collection::build(name)?;
     ingest::take_up(&collection)?;
     search::ensure_index(&collection, "node")?;
+    collection.analyze(&["node", "block"])?;
     let sql = "SELECT b.id FROM {s}.block b JOIN {s}.document d ON d.id = b.document_id \
                WHERE b.id IN (SELECT c.key::bigint FROM {s}.change c WHERE c.\"table\" = 'block') \
                ORDER BY d.body_hash, d.source_key COLLATE \"C\", d.id, b.ordinal";
@@ -59,9 +60,13 @@ fn extract(name: Option<&str>) -> Result<(i64, i64, i64, i64, i64)> {
         list.sort_unstable();
         list.dedup();
     }
+    collection.analyze(&["mention", "evidence", "relation"])?;
     recount(&collection, &touched)?;
-    collection.execute("DELETE FROM {s}.change WHERE \"table\" = 'block'", &[])?;
-    collection.note_step("extract", collection.extractor().name())?;
+    // Not all rows: a statement that commits meanwhile may have recorded more.
+    let sql = "DELETE FROM {s}.change WHERE \"table\" = 'block' AND key IN (SELECT unnest($1::bigint[])::text)";
+    collection.execute(sql, &[pending.clone().into()])?;
+    collection.analyze(&["entity", "mention", "relation", "evidence"])?;
+    collection.note_step("extract", Some(collection.extractor().name()))?;
     let (entities, relations) = (touched.entities.len() as i64, touched.relations.len() as i64);
     Ok((pending.len() as i64, entities, relations, 0, 0))
 }

@@ -103,6 +103,9 @@ fn local(
     Ok(edges)
 }
 
+/// The number of distinct blocks; what is read in a document as a whole counts as one.
+const BLOCKS: &str = "count(DISTINCT (e.block_id, CASE WHEN e.block_id IS NULL THEN e.document_id END))::float8";
+
 type EdgeRow = (
     String,
     String,
@@ -126,34 +129,48 @@ fn step(
 ) -> Result<Vec<(i64, [i64; 2], EdgeRow)>> {
     let everything = scope.is_everything();
     let passes = if everything { "true" } else { scope.on_document() };
+    let weight = if everything { "r.weight" } else { "a.blocks" };
     // What rests on no evidence is shown only without a filter.
+    let asserted = if everything {
+        String::new()
+    } else {
+        format!(
+            "JOIN (SELECT e.relation_id, {BLOCKS} AS blocks FROM {{s}}.evidence e JOIN {{s}}.document d ON d.id = e.document_id \
+                   WHERE e.relation_id IN (SELECT id FROM touching) AND {passes} GROUP BY 1) a ON a.relation_id = r.id"
+        )
+    };
+    // The words are gathered for the chosen edges alone.
+    let first = "ORDER BY p.body_hash, p.source_key COLLATE \"C\", p.start_char, p.id";
     let sql = format!(
-        "SELECT r.id, r.source_id, r.target_id, \
-                CASE WHEN $4 OR e.subject IS NULL THEN s.name ELSE e.subject END, \
-                CASE WHEN $4 OR e.predicate IS NULL THEN r.predicate ELSE e.predicate END, \
-                CASE WHEN $4 OR e.object IS NULL THEN t.name ELSE e.object END, \
-                CASE WHEN $4 THEN r.weight ELSE e.blocks END AS weight, \
-                CASE WHEN $4 THEN r.description ELSE e.description END, e.quote, \
-                coalesce(e.nodes, '{{}}'), coalesce(e.documents, '{{}}') \
-         FROM {{s}}.relation r JOIN {{s}}.entity s ON s.id = r.source_id JOIN {{s}}.entity t ON t.id = r.target_id \
-         LEFT JOIN LATERAL ( \
-           SELECT count(DISTINCT (e.block_id, CASE WHEN e.block_id IS NULL THEN e.document_id END))::float8 AS blocks, \
-             (array_agg(e.subject_name ORDER BY d.body_hash, d.source_key COLLATE \"C\", e.start_char))[1] AS subject, \
-             (array_agg(e.predicate ORDER BY d.body_hash, d.source_key COLLATE \"C\", e.start_char))[1] AS predicate, \
-             (array_agg(e.object_name ORDER BY d.body_hash, d.source_key COLLATE \"C\", e.start_char))[1] AS object, \
-             (array_agg(e.quote ORDER BY d.body_hash, d.source_key COLLATE \"C\", e.start_char) \
-                FILTER (WHERE e.quote IS NOT NULL))[1] AS quote, \
-             string_agg(DISTINCT e.description COLLATE \"C\", chr(10) ORDER BY e.description COLLATE \"C\") AS description, \
-             array_agg(DISTINCT e.document_id) AS documents, \
-             (SELECT array_agg(DISTINCT n.id) FROM {{s}}.evidence v JOIN {{s}}.document d ON d.id = v.document_id \
-                JOIN {{s}}.node n ON n.block_id = v.block_id AND n.start_char < v.end_char AND n.end_char > v.start_char \
-              WHERE v.relation_id = r.id AND {passes}) AS nodes \
-           FROM {{s}}.evidence e JOIN {{s}}.document d ON d.id = e.document_id \
-           WHERE e.relation_id = r.id AND {passes}) e ON true \
-         WHERE r.id IN (SELECT id FROM {{s}}.relation WHERE source_id = ANY ($1) \
-                        UNION SELECT id FROM {{s}}.relation WHERE target_id = ANY ($1)) \
-           AND r.id <> ALL ($5) AND ($4 OR e.blocks > 0) AND ($2::jsonb IS NULL OR $3::bigint[] IS NULL OR true) \
-         ORDER BY weight DESC, s.key COLLATE \"C\", r.predicate_key COLLATE \"C\", t.key COLLATE \"C\" LIMIT $6"
+        "WITH touching AS MATERIALIZED ( \
+           SELECT id FROM {{s}}.relation WHERE source_id = ANY ($1) \
+           UNION SELECT id FROM {{s}}.relation WHERE target_id = ANY ($1) \
+           EXCEPT SELECT unnest($5::bigint[])), \
+         chosen AS MATERIALIZED ( \
+           SELECT r.id, r.source_id, r.target_id, r.predicate, r.description, {weight} AS weight, s.name AS source, t.name AS target, \
+                  row_number() OVER (ORDER BY {weight} DESC, s.key COLLATE \"C\", r.predicate_key COLLATE \"C\", t.key COLLATE \"C\") AS n \
+           FROM touching JOIN {{s}}.relation r ON r.id = touching.id {asserted} \
+           JOIN {{s}}.entity s ON s.id = r.source_id JOIN {{s}}.entity t ON t.id = r.target_id \
+           WHERE $2::jsonb IS NULL OR $3::bigint[] IS NULL OR $4 IS NULL OR true ORDER BY n LIMIT $6), \
+         passing AS MATERIALIZED ( \
+           SELECT e.*, d.body_hash, d.source_key FROM {{s}}.evidence e JOIN {{s}}.document d ON d.id = e.document_id \
+           WHERE e.relation_id IN (SELECT id FROM chosen) AND {passes}), \
+         said AS ( \
+           SELECT p.relation_id, (array_agg(p.subject_name {first}))[1] AS subject, (array_agg(p.predicate {first}))[1] AS predicate, \
+             (array_agg(p.object_name {first}))[1] AS object, \
+             (array_agg(p.quote {first}) FILTER (WHERE p.quote IS NOT NULL))[1] AS quote, \
+             string_agg(DISTINCT p.description COLLATE \"C\", chr(10) ORDER BY p.description COLLATE \"C\") AS description, \
+             array_agg(DISTINCT p.document_id) AS documents \
+           FROM passing p GROUP BY 1), \
+         held AS ( \
+           SELECT p.relation_id, array_agg(DISTINCT n.id) AS nodes FROM passing p \
+           JOIN {{s}}.node n ON n.block_id = p.block_id AND n.start_char < p.end_char AND n.end_char > p.start_char GROUP BY 1) \
+         SELECT c.id, c.source_id, c.target_id, \
+                CASE WHEN $4 THEN c.source ELSE said.subject END, CASE WHEN $4 THEN c.predicate ELSE said.predicate END, \
+                CASE WHEN $4 THEN c.target ELSE said.object END, c.weight, \
+                CASE WHEN $4 THEN c.description ELSE said.description END, said.quote, \
+                coalesce(held.nodes, '{{}}'), coalesce(said.documents, '{{}}') \
+         FROM chosen c LEFT JOIN said ON said.relation_id = c.id LEFT JOIN held ON held.relation_id = c.id ORDER BY c.n"
     );
     let args = [
         frontier.to_vec().into(),

@@ -49,7 +49,7 @@ fn summarize(name: Option<&str>, level: Option<i32>) -> Result<Vec<(i32, i64, i6
         tick();
     }
     search::ensure_index(&collection, "community")?;
-    collection.note_step("reports", collection.summarizer().name())?;
+    collection.note_step("reports", Some(collection.summarizer().name()))?;
     Ok(counts
         .into_iter()
         .map(|(level, reports)| (level, reports, 0, 0))

@@ -38,7 +38,7 @@ fn add(
     if !metadata.is_object() {
         return Err(Error::invalid("metadata must be a JSON object").hint("For example '{\"lang\": \"en\"}'."));
     }
-    let (body, format) = to_document(body, source).map_err(|error| {
+    let (body, format) = to_document(body, source, &mut tick).map_err(|error| {
         Error::new(
             PgSqlErrorCode::ERRCODE_DATA_EXCEPTION,
             format!("body is not valid {}", format.unwrap_or_default()),
@@ -54,20 +54,22 @@ fn add(
     }
     let format = if format == Format::Text { "text" } else { "markdown" };
     let collection = Collection::write(name)?;
-    let sql = "INSERT INTO {s}.document (body, title, source_key, metadata, format) VALUES ($1, $2, $3, $4, $5) \
-               ON CONFLICT (source_key) DO UPDATE SET body = excluded.body, title = excluded.title, \
-               metadata = excluded.metadata, format = excluded.format RETURNING id";
-    let args: [spi::Arg; 5] = [
-        body.into(),
-        title.into(),
-        source_key.into(),
-        metadata.into(),
-        format.into(),
-    ];
-    let id = collection.returning(sql, &args, |row| row.need(1))?;
-    id.into_iter()
-        .next()
-        .ok_or_else(|| Error::internal("the document was not written"))
+    let args = || -> [spi::Arg; 5] {
+        [body.as_str().into(), title.into(), source_key.into(), metadata.clone().into(), format.into()]
+    };
+    // Not ON CONFLICT DO UPDATE, which counts as an update, and waits for builds, where nothing is updated.
+    let insert = "INSERT INTO {s}.document (body, title, source_key, metadata, format) VALUES ($1, $2, $3, $4, $5) \
+                  ON CONFLICT (source_key) DO NOTHING RETURNING id";
+    let update = "UPDATE {s}.document SET body = $1, title = $2, metadata = $4, format = $5 WHERE source_key = $3 RETURNING id";
+    loop {
+        for sql in [insert, update] {
+            if let Some(id) = collection.returning(sql, &args(), |row| row.need(1))?.pop() {
+                return Ok(id);
+            }
+        }
+        // Deleted between the two statements.
+        tick();
+    }
 }
 
 fn source_format(format: &str) -> Result<Source> {

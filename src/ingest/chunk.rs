@@ -48,10 +48,8 @@ pub fn chunk_documents(collection: &Collection, ids: &[i64]) -> Result<usize> {
     let sql = "SELECT id FROM {s}.document WHERE id = ANY ($1) ORDER BY body_hash, source_key COLLATE \"C\", id";
     let ordered: Vec<i64> = collection.query(sql, &[ids.to_vec().into()], |row| row.need(1))?;
     for id in ordered {
-        // The row is locked against a deletion that this transaction could not see.
-        let sql = "SELECT format, body FROM {s}.document WHERE id = $1 FOR KEY SHARE";
-        let found: Vec<(String, String)> =
-            collection.returning(sql, &[id.into()], |row| Ok((row.need(1)?, row.need(2)?)))?;
+        let sql = "SELECT format, body FROM {s}.document WHERE id = $1";
+        let found: Vec<(String, String)> = collection.query(sql, &[id.into()], |row| Ok((row.need(1)?, row.need(2)?)))?;
         let Some((format, body)) = found.into_iter().next() else {
             continue;
         };

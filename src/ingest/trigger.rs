@@ -169,15 +169,8 @@ fn wait_for_builds(collection: &Collection, ids: &[i64]) -> error::Result<()> {
         return Ok(());
     }
     lock::change(collection.oid)?;
-    let level: String = collection.query_one("SELECT current_setting('transaction_isolation')", &[], |row| {
-        row.need(1)
-    })?;
-    if level != "read committed" {
-        collection.returning(
-            "SELECT key FROM {s}.setting WHERE key LIKE 'step.%' FOR SHARE",
-            &[],
-            |_| Ok(()),
-        )?;
+    if !collection.is_read_committed()? {
+        collection.returning("SELECT key FROM {s}.setting WHERE key = 'last_build' FOR SHARE", &[], |_| Ok(()))?;
     }
     Ok(())
 }

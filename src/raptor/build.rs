@@ -53,6 +53,7 @@ fn raptor(
         max_levels: max_levels.map(|levels| levels as u32),
     };
     ingest::take_up(&collection)?;
+    collection.analyze(&["node"])?;
     let sql = "SELECT partition, count(*) FROM {s}.node WHERE level = 0 AND embedding IS NOT NULL \
                GROUP BY 1 ORDER BY partition COLLATE \"C\"";
     let partitions: Vec<(String, i64)> = collection.query(sql, &[], |row| Ok((row.need(1)?, row.need(2)?)))?;
@@ -67,7 +68,8 @@ fn raptor(
         build_partition(&collection, partition, &options)?;
     }
     search::ensure_index(&collection, "node")?;
-    collection.note_step("tree", collection.summarizer().name())?;
+    collection.analyze(&["node", "node_child", "node_source"])?;
+    collection.note_step("tree", Some(collection.summarizer().name()))?;
     // The built-in summariser makes no call.
     let sql = "SELECT level, count(*), 0::bigint FROM {s}.node GROUP BY 1 ORDER BY 1";
     collection.query(sql, &[], |row| Ok((row.need(1)?, row.need(2)?, row.need(3)?)))

@@ -69,13 +69,18 @@ const LARGEST: usize = 500_000_000;
 ///   left out. Text that is nested more than 127 levels deep is an error.
 ///
 /// No value can become a heading or hide one: where a line could, it is indented or starts with a backslash.
-pub fn to_document(body: &str, source: Source) -> Result<(String, Format), ConvertError> {
+/// `tick` is called for each tag, row or object.
+pub fn to_document(
+    body: &str,
+    source: Source,
+    tick: &mut dyn FnMut(),
+) -> Result<(String, Format), ConvertError> {
     let document = match source {
         Source::Text => return Ok((body.to_owned(), Format::Text)),
         Source::Markdown => return Ok((body.to_owned(), Format::Markdown)),
-        Source::Html => html::to_markdown(body)?,
-        Source::Csv => csv::to_markdown(body)?,
-        Source::Json => json::to_markdown(body)?,
+        Source::Html => html::to_markdown(body, tick)?,
+        Source::Csv => csv::to_markdown(body, tick)?,
+        Source::Json => json::to_markdown(body, tick)?,
     };
     Ok((document, Format::Markdown))
 }
@@ -175,7 +180,7 @@ mod tests {
     use super::{ConvertError, Format, Source, to_document};
 
     pub(super) fn convert(body: &str, source: Source) -> String {
-        let (document, format) = to_document(body, source).unwrap();
+        let (document, format) = to_document(body, source, &mut || ()).unwrap();
         assert_eq!(format, Format::Markdown);
         document
     }
@@ -190,9 +195,9 @@ mod tests {
     #[test]
     fn text_and_markdown_pass() {
         let body = "\u{feff}# a\r\n\tb \0";
-        assert_eq!(to_document(body, Source::Text), Ok((body.to_owned(), Format::Text)));
+        assert_eq!(to_document(body, Source::Text, &mut || ()), Ok((body.to_owned(), Format::Text)));
         assert_eq!(
-            to_document(body, Source::Markdown),
+            to_document(body, Source::Markdown, &mut || ()),
             Ok((body.to_owned(), Format::Markdown))
         );
     }

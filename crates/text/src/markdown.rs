@@ -8,7 +8,7 @@ use unicode_segmentation::UnicodeSegmentation;
 /// How much of a document is parsed at a time, in bytes, and the most. A parser that sees a whole document takes up to
 /// sixty times its size and cannot be interrupted; a top-level block means the same whatever stands before it.
 const SLICE: usize = 1 << 16;
-const LARGEST_SLICE: usize = 1 << 20;
+const LARGEST_SLICE: usize = 1 << 19;
 
 /// A heading that is longer, in bytes, is cut: it is repeated with every block below it.
 const LONGEST_TITLE: usize = 400;

@@ -403,7 +403,7 @@ mod tests {
 
     #[test]
     fn white_space_alone_and_nothing() {
-        assert_eq!(sentences(" \n\n "), [0..4]);
+        assert_eq!(split(" \n\n "), [""]);
         assert!(sentences("").is_empty());
         assert_eq!(sentences("\n\n a. \n\nb"), [0..8, 8..9]);
     }

@@ -34,7 +34,7 @@ fn headings(document: &str) -> usize {
 }
 
 fn convert(body: &str, source: Source) -> String {
-    let (document, format) = to_document(body, source).unwrap();
+    let (document, format) = to_document(body, source, &mut || ()).unwrap();
     assert_eq!(format, Format::Markdown);
     document
 }
@@ -63,13 +63,12 @@ proptest! {
             .map(|members| {
                 let wrap = |(key, text, kind)| {
                     let text = Value::String(text);
-                    let value = match kind {
+                    match kind {
                         0 => text,
                         1 => Value::Array(vec![text.clone(), text]),
                         2 => Value::Array(vec![Value::Object(Map::from_iter([(key, text)]))]),
                         _ => Value::Object(Map::from_iter([(key, text)])),
-                    };
-                    value
+                    }
                 };
                 let names = ["name".to_owned(), "x".to_owned()];
                 Value::Object(members.into_iter().enumerate().map(|(at, (key, text, kind))| {
@@ -105,7 +104,7 @@ proptest! {
     #[test]
     fn anything_converts_or_is_refused(body in "([\\[\\]{}\":,;a1\n\t <>/#|-]|<p>|<li>|<td>|<pre>|</|&amp;|🦀|\\PC){0,60}") {
         for source in [Source::Html, Source::Csv, Source::Json] {
-            if let Ok((document, format)) = to_document(&body, source) {
+            if let Ok((document, format)) = to_document(&body, source, &mut || ()) {
                 chunk(&document, format, &Options::default(), &mut || {});
             }
         }

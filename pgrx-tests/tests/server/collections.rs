@@ -6,63 +6,28 @@ use postgres::Client;
 use crate::support::{failure, list, misplaced, one, refused, run};
 
 /// Tables and columns, as the design names them.
-const TABLES: [(&str, &str); 20] = [
-    (
-        "block",
-        "id document_id ordinal section_path start_char end_char text text_hash token_count",
-    ),
-    ("change", "id table key kind at"),
-    (
-        "claim",
-        "id subject_key object_key type status description valid_from valid_to block_id document_id quote",
-    ),
-    (
-        "community",
-        "id level partition parent_id member_hash size title summary findings text rating embedding metadata \
-         source_count stale",
-    ),
-    ("community_entity", "community_id entity_id"),
-    ("community_source", "community_id document_id"),
-    (
-        "document",
-        "id source_key title body format metadata partition body_hash created_at updated_at",
-    ),
-    (
-        "entity",
-        "id key name type description embedding degree source_count given stale",
-    ),
-    ("entity_alias", "key entity_id"),
-    (
-        "evidence",
-        "id relation_id subject_key subject_name predicate object_key object_name block_id document_id quote \
-         start_char end_char description properties strength",
-    ),
-    (
-        "mention",
-        "id key name entity_id block_id document_id type description start_char end_char",
-    ),
-    (
-        "model_call",
-        "key role model request response status attempts error prompt_tokens completion_tokens cost created_at \
-         finished_at",
-    ),
-    ("model_call_source", "key document_id"),
-    (
-        "node",
-        "id level partition document_id block_id ordinal start_char end_char text text_hash token_count metadata \
-         embedding source_count stale",
-    ),
-    ("node_child", "parent_id child_id weight"),
-    ("node_source", "node_id document_id"),
-    ("posting", "term node_id tf"),
-    (
-        "relation",
-        "id source_id predicate predicate_key target_id description weight given_weight properties embedding \
-         source_count stale",
-    ),
-    ("setting", "key value"),
-    ("term", "lexeme document_count weight vector"),
-];
+const TABLES: &str = "\
+block: id document_id ordinal section_path start_char end_char text text_hash token_count
+change: id table key kind at
+claim: id subject_key object_key type status description valid_from valid_to block_id document_id quote
+community: id level partition parent_id member_hash size title summary findings text rating embedding metadata source_count stale
+community_entity: community_id entity_id
+community_source: community_id document_id
+document: id source_key title body format metadata partition body_hash created_at updated_at
+entity: id key name type description embedding degree source_count given stale
+entity_alias: key entity_id
+evidence: id relation_id subject_key subject_name predicate object_key object_name block_id document_id quote start_char end_char description properties strength
+mention: id key name entity_id block_id document_id type description start_char end_char
+model_call: key role model request response status attempts error prompt_tokens completion_tokens cost created_at finished_at
+model_call_source: key document_id
+node: id level partition document_id block_id ordinal start_char end_char text text_hash token_count metadata embedding source_count stale
+node_child: parent_id child_id weight
+node_source: node_id document_id
+posting: term node_id tf
+relation: id source_id predicate predicate_key target_id description weight given_weight properties embedding source_count stale
+setting: key value
+term: lexeme document_count weight vector
+";
 
 #[test]
 fn every_table_stands_with_its_columns() {
@@ -77,9 +42,11 @@ fn every_table_stands_with_its_columns() {
             &[],
         )
         .unwrap();
-    let found: Vec<(String, String)> = rows.iter().map(|row| (row.get(0), row.get(1))).collect();
-    let expected: Vec<(String, String)> = TABLES.iter().map(|(t, c)| (t.to_string(), c.to_string())).collect();
-    assert_eq!(found, expected);
+    let found: Vec<String> = rows
+        .iter()
+        .map(|row| format!("{}: {}", row.get::<_, &str>(0), row.get::<_, &str>(1)))
+        .collect();
+    assert_eq!(found, TABLES.lines().collect::<Vec<_>>());
     let vectors: Vec<String> = list(
         &mut client,
         "SELECT attrelid::regclass || '.' || attname FROM pg_attribute \
@@ -126,36 +93,14 @@ fn a_schema_is_made_or_taken_if_it_is_empty_and_the_callers() {
         "SELECT DISTINCT pg_get_userbyid(relowner)::text FROM pg_class WHERE relnamespace = 'mine'::regnamespace",
     );
     assert_eq!(owners, [owner.as_str()]);
-    refused(
-        &mut client,
-        &[
-            (
-                "SELECT rag_create('mine')",
-                "42P06",
-                "collection \"mine\" already exists",
-            ),
-            (
-                "SELECT rag_create('full1')",
-                "42P06",
-                "schema \"full1\" exists and is not empty",
-            ),
-            (
-                "SELECT rag_create('full2')",
-                "42P06",
-                "schema \"full2\" exists and is not empty",
-            ),
-            (
-                "SELECT rag_create('foreign_one')",
-                "42501",
-                "permission denied for collection \"foreign_one\"",
-            ),
-            (
-                "SELECT rag_create('new')",
-                "42501",
-                &format!("permission denied for database \"{}\"", database.name()),
-            ),
-        ],
-    );
+    let table = r#"
+        SELECT rag_create('mine') --> 42P06 collection "mine" already exists
+        SELECT rag_create('full1') --> 42P06 schema "full1" exists and is not empty
+        SELECT rag_create('full2') --> 42P06 schema "full2" exists and is not empty
+        SELECT rag_create('foreign_one') --> 42501 permission denied for collection "foreign_one"
+        SELECT rag_create('new') --> 42501 permission denied for database "DATABASE"
+    "#;
+    refused(&mut client, &table.replace("DATABASE", database.name()));
     assert_eq!(
         failure(&mut client, "SELECT rag_create('full1')").detail(),
         Some("It holds \"keep\".")
@@ -188,45 +133,23 @@ fn a_schema_is_made_or_taken_if_it_is_empty_and_the_callers() {
 fn what_cannot_be_is_refused_and_nothing_is_left() {
     let database = Database::new();
     let mut client = database.client();
-    let long = format!("SELECT rag_create('{}')", "x".repeat(64));
-    let long_umlauts = format!("SELECT rag_create('{}')", "ü".repeat(32));
+    for long in ["x".repeat(64), "ü".repeat(32)] {
+        refused(
+            &mut client,
+            &format!("SELECT rag_create('{long}') --> 42622 collection names have at most 63 bytes"),
+        );
+    }
     refused(
         &mut client,
-        &[
-            (&long, "42622", "collection names have at most 63 bytes"),
-            (&long_umlauts, "42622", "collection names have at most 63 bytes"),
-            ("SELECT rag_create('')", "42602", "a collection needs a name"),
-            (
-                "SELECT rag_create('pg_kb')",
-                "42939",
-                "unacceptable schema name \"pg_kb\"",
-            ),
-            (
-                "SELECT rag_create('kb', 0)",
-                "22023",
-                "dimensions must be between 1 and 16000",
-            ),
-            (
-                "SELECT rag_create('kb', -1)",
-                "22023",
-                "dimensions must be between 1 and 16000",
-            ),
-            (
-                "SELECT rag_create('kb', 16001)",
-                "22023",
-                "dimensions must be between 1 and 16000",
-            ),
-            (
-                "SELECT rag_create('kb', 2147483647)",
-                "22023",
-                "dimensions must be between 1 and 16000",
-            ),
-            (
-                "SELECT rag_create('kb', language => 'klingon')",
-                "42704",
-                "text search configuration \"klingon\" does not exist",
-            ),
-        ],
+        r#"
+        SELECT rag_create('') --> 42602 a collection needs a name
+        SELECT rag_create('pg_kb') --> 42939 unacceptable schema name "pg_kb"
+        SELECT rag_create('kb', 0) --> 22023 dimensions must be between 1 and 16000
+        SELECT rag_create('kb', -1) --> 22023 dimensions must be between 1 and 16000
+        SELECT rag_create('kb', 16001) --> 22023 dimensions must be between 1 and 16000
+        SELECT rag_create('kb', 2147483647) --> 22023 dimensions must be between 1 and 16000
+        SELECT rag_create('kb', language => 'klingon') --> 42704 text search configuration "klingon" does not exist
+        "#,
     );
     assert_eq!(
         failure(&mut client, "SELECT rag_create('kb', language => 0)")
@@ -303,7 +226,7 @@ fn settings_are_taken_up_to_their_limits_and_not_beyond() {
             let create = format!("SELECT rag_create('other', settings => {settings})");
             refused(
                 &mut client,
-                &[(&alter, "22023", &message), (&create, "22023", &message)],
+                &format!("{alter} --> 22023 {message}\n{create} --> 22023 {message}"),
             );
             assert_eq!(
                 failure(&mut client, &alter).detail(),
@@ -332,18 +255,10 @@ fn settings_are_taken_up_to_their_limits_and_not_beyond() {
     }
     refused(
         &mut client,
-        &[
-            (
-                "SELECT rag_create('other', settings => '{\"leaf_tokens\": 30, \"leaf_overlap\": 16}')",
-                "22023",
-                "leaf_overlap is 16, but must be at most half of leaf_tokens (15)",
-            ),
-            (
-                "SELECT rag_create('other', settings => '{\"block_tokens\": 100}')",
-                "22023",
-                "block_tokens is 100, but must be at least leaf_tokens (200)",
-            ),
-        ],
+        r#"
+        SELECT rag_create('other', settings => '{"leaf_tokens": 30, "leaf_overlap": 16}') --> 22023 leaf_overlap is 16, but must be at most half of leaf_tokens (15)
+        SELECT rag_create('other', settings => '{"block_tokens": 100}') --> 22023 block_tokens is 100, but must be at least leaf_tokens (200)
+        "#,
     );
 }
 

@@ -19,7 +19,7 @@ fn files(folder: &str, ending: &str) -> Vec<PathBuf> {
         .filter(|path| path.extension().is_some_and(|found| found == ending))
         .collect();
     files.sort();
-    assert!(!files.is_empty());
+    assert!(!files.is_empty() || updating());
     files
 }
 
@@ -192,7 +192,8 @@ fn the_transcripts_are_what_psql_shows() {
     let mut results = Vec::new();
     for path in files("golden", "sql") {
         let script = fs::read_to_string(&path).unwrap();
-        let output = Database::empty().psql(&format!("\\set ECHO all\n{script}"));
+        let database = Database::empty();
+        let output = database.psql(&format!("\\set ECHO all\n{script}")).replace(database.name(), "mydb");
         results.push((path.with_extension("out"), tidy(&output)));
     }
     let outputs: BTreeSet<PathBuf> = results.iter().map(|(path, _)| path.clone()).collect();
@@ -209,12 +210,6 @@ fn squeeze(signature: &str) -> String {
         ("integer", "int"),
         ("boolean", "bool"),
         ("timestamp with time zone", "timestamptz"),
-        ("::text[]", ""),
-        ("::text", ""),
-        ("::jsonb", ""),
-        ("::regconfig", ""),
-        ("NULL::bigint[]", "NULL"),
-        ("TABLE", ""),
     ] {
         text = text.replace(long, short);
     }
@@ -228,7 +223,8 @@ fn every_function_is_documented_with_its_true_signature() {
     let rows = database
         .client()
         .query(
-            "SELECT p.proname || '(' || pg_get_function_arguments(p.oid) || ') → ' || pg_get_function_result(p.oid) \
+            "SELECT p.proname || '(' || regexp_replace(pg_get_function_arguments(p.oid), '::[a-z ]+(\\[\\])?', '', 'g') || ') → ' \
+                    || pg_get_function_result(p.oid) \
              FROM pg_proc p JOIN pg_depend d ON d.classid = 'pg_proc'::regclass AND d.objid = p.oid AND d.deptype = 'e' \
              JOIN pg_extension e ON e.oid = d.refobjid WHERE e.extname = 'pg_graphrag' AND p.proname !~ '^_' ORDER BY 1",
             &[],

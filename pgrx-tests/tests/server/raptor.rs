@@ -2,21 +2,8 @@
 
 use pg_graphrag_tests::Database;
 use postgres::Client;
-use postgres::types::FromSqlOwned;
 
-fn value<T: FromSqlOwned>(client: &mut Client, sql: &str) -> T {
-    client
-        .query_one(sql, &[])
-        .unwrap_or_else(|error| panic!("{sql}: {error:?}"))
-        .get(0)
-}
-
-fn column<T: FromSqlOwned>(client: &mut Client, sql: &str) -> Vec<T> {
-    let rows = client
-        .query(sql, &[])
-        .unwrap_or_else(|error| panic!("{sql}: {error:?}"));
-    rows.iter().map(|row| row.get(0)).collect()
-}
+use crate::support::{list, one};
 
 /// Inserts documents of one to nine sentences over a vocabulary of 40 words, in the order that is asked.
 fn insert(client: &mut Client, collection: &str, documents: i64, order: &str) {
@@ -40,7 +27,7 @@ fn items(client: &mut Client) -> Vec<i64> {
                FROM (SELECT generate_series(0, max(level)) AS level FROM kb.node) l, kb.node n \
                LEFT JOIN kb.node_child c ON c.child_id = n.id LEFT JOIN kb.node p ON p.id = c.parent_id \
                WHERE n.embedding IS NOT NULL OR n.level > 0 GROUP BY l.level ORDER BY l.level";
-    column(client, sql)
+    list(client, sql)
 }
 
 /// Checks what holds for every tree, and answers its number of roots.
@@ -99,7 +86,7 @@ fn check_laws(client: &mut Client) -> i64 {
         ),
     ] {
         let sql = format!("SELECT count(*) FROM ({sql}) broken");
-        assert_eq!(value::<i64>(client, &sql), 0, "{law}");
+        assert_eq!(one::<i64>(client, &sql), 0, "{law}");
     }
     let levels = items(client);
     assert!(
@@ -108,7 +95,7 @@ fn check_laws(client: &mut Client) -> i64 {
     );
     let roots = "SELECT count(*) FROM kb.node n WHERE (n.embedding IS NOT NULL OR n.level > 0) \
                  AND NOT EXISTS (SELECT FROM kb.node_child c WHERE c.child_id = n.id)";
-    value(client, roots)
+    one(client, roots)
 }
 
 #[test]
@@ -119,11 +106,11 @@ fn the_tree_keeps_its_laws_for_every_size() {
         .batch_execute(&format!("SELECT rag_create('kb', {SMALL_LEAVES})"))
         .unwrap();
     insert(&mut client, "kb", 60, "i");
-    let leaves: i64 = value(&mut client, "SELECT count(*) FROM kb.node");
+    let leaves: i64 = one(&mut client, "SELECT count(*) FROM kb.node");
     assert!(leaves > 200, "{leaves}");
     for size in [2, 3, 8] {
         let sql = format!("SELECT nodes FROM raptor_build('kb', cluster_size => {size}) ORDER BY level");
-        let nodes: Vec<i64> = column(&mut client, &sql);
+        let nodes: Vec<i64> = list(&mut client, &sql);
         assert_eq!(nodes[0], leaves);
         assert_eq!(check_laws(&mut client), 1, "one root");
         // Clusters are full but for the last: the number of levels follows, and so do the items of each.
@@ -132,12 +119,12 @@ fn the_tree_keeps_its_laws_for_every_size() {
             expected.push((expected.last().unwrap() + size - 1) / size);
         }
         assert_eq!(items(&mut client), expected);
-        let stored: Vec<i64> = column(
+        let stored: Vec<i64> = list(
             &mut client,
             "SELECT count(*) FROM kb.node GROUP BY level ORDER BY level",
         );
         assert_eq!(stored, nodes, "what is answered is what stands there");
-        let most: i64 = value(
+        let most: i64 = one(
             &mut client,
             "SELECT max(n) FROM (SELECT count(*) n FROM kb.node_child GROUP BY parent_id) c",
         );
@@ -157,10 +144,10 @@ fn max_levels_stops_the_tree() {
     let mut client = database.client();
     client.batch_execute("SELECT rag_create('kb')").unwrap();
     insert(&mut client, "kb", 9, "i");
-    let leaves: i64 = value(&mut client, "SELECT count(*) FROM kb.node");
+    let leaves: i64 = one(&mut client, "SELECT count(*) FROM kb.node");
     for (levels, roots) in [(1, (leaves + 1) / 2), (2, (leaves + 3) / 4), (64, 1)] {
         let sql = format!("SELECT max(level) FROM raptor_build('kb', max_levels => {levels}, cluster_size => 2)");
-        let highest: i32 = value(&mut client, &sql);
+        let highest: i32 = one(&mut client, &sql);
         assert_eq!(
             highest,
             if levels == 64 {
@@ -210,7 +197,7 @@ fn few_equal_and_wordless_leaves_all_end_well() {
         client
             .batch_execute(&format!("INSERT INTO kb.document (body) {bodies}"))
             .unwrap();
-        let nodes: Vec<i64> = column(&mut client, "SELECT nodes FROM raptor_build('kb') ORDER BY level");
+        let nodes: Vec<i64> = list(&mut client, "SELECT nodes FROM raptor_build('kb') ORDER BY level");
         let expected: Vec<i64> = std::iter::once(leaves)
             .filter(|n| *n > 0)
             .chain(above.iter().copied())
@@ -233,16 +220,16 @@ fn leaves_without_words_are_never_found_and_never_summarised() {
              ('crab', '… 🦀 !'), ('a', 'Words in this one.'), ('b', 'And also in the other.'); SELECT * FROM raptor_build('kb')",
         )
         .unwrap();
-    let found: Vec<i32> = column(
+    let found: Vec<i32> = list(
         &mut client,
         "SELECT level FROM raptor_search('kb', 'words') ORDER BY level",
     );
     assert_eq!(found, [0, 0, 1]);
     assert_eq!(
-        value::<i64>(&mut client, "SELECT count(*) FROM raptor_search('kb', '🦀 …')"),
+        one::<i64>(&mut client, "SELECT count(*) FROM raptor_search('kb', '🦀 …')"),
         0
     );
-    let sources: Vec<String> = column(
+    let sources: Vec<String> = list(
         &mut client,
         "SELECT d.source_key FROM kb.node_source s JOIN kb.document d ON d.id = s.document_id ORDER BY 1",
     );
@@ -338,7 +325,7 @@ fn a_tree_of_equal_documents_does_not_depend_on_their_order() {
     }
     assert_eq!(digest(&mut client, "a"), digest(&mut client, "b"));
     let clusters = |client: &mut Client, collection: &str| -> Vec<String> {
-        column(
+        list(
             client,
             &format!(
                 "SELECT string_agg(d.source_key, ' ' ORDER BY d.source_key COLLATE \"C\") FROM {collection}.node n \

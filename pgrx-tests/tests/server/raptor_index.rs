@@ -2,31 +2,18 @@
 
 use pg_graphrag_tests::Database;
 use postgres::Client;
-use postgres::types::FromSqlOwned;
 
-fn value<T: FromSqlOwned>(client: &mut Client, sql: &str) -> T {
-    client
-        .query_one(sql, &[])
-        .unwrap_or_else(|error| panic!("{sql}: {error:?}"))
-        .get(0)
-}
-
-fn column<T: FromSqlOwned>(client: &mut Client, sql: &str) -> Vec<T> {
-    let rows = client
-        .query(sql, &[])
-        .unwrap_or_else(|error| panic!("{sql}: {error:?}"));
-    rows.iter().map(|row| row.get(0)).collect()
-}
+use crate::support::{list, one};
 
 fn explain(client: &mut Client, sql: &str) -> String {
-    column::<String>(client, &format!("EXPLAIN {sql}")).join("\n")
+    list::<String>(client, &format!("EXPLAIN {sql}")).join("\n")
 }
 
 /// How often the index on the nodes' vectors was scanned, up to now.
 fn index_scans(client: &mut Client) -> i64 {
     client.batch_execute("SELECT pg_stat_force_next_flush()").unwrap();
     let sql = "SELECT idx_scan FROM pg_stat_user_indexes WHERE schemaname = 'kb' AND indexrelname = 'node_embedding'";
-    value(client, sql)
+    one(client, sql)
 }
 
 /// The query of the design: business rows, documents, leaves and summaries in one statement.
@@ -57,7 +44,7 @@ fn fifty_thousand_nodes_are_searched_through_the_index() {
     let database = Database::new();
     let mut owner = database.client();
     owner.batch_execute(CORPUS).unwrap();
-    assert_eq!(value::<i64>(&mut owner, "SELECT count(*) FROM kb.node"), 50_288);
+    assert_eq!(one::<i64>(&mut owner, "SELECT count(*) FROM kb.node"), 50_288);
 
     let reader = database.role("reader");
     owner
@@ -100,9 +87,9 @@ fn the_index_is_used(client: &mut Client) {
     assert!(index_scans(client) > between, "the function uses it too");
 
     // What it finds is about as near as what is nearest.
-    let nearest: f64 = value(
+    let nearest: f64 = one(
         client,
-        &format!("SELECT max(1 - (embedding <=> rag_embed('kb', '{query}'))) FROM kb.node"),
+        &format!("SELECT max(1 - (embedding <=> (SELECT rag_embed('kb', '{query}')))) FROM kb.node"),
     );
     assert!(
         rows[0].get::<_, f64>(0) >= nearest - 0.1,
@@ -115,7 +102,7 @@ fn the_index_is_used(client: &mut Client) {
     );
 
     // More rows than the index gives are had by comparing all.
-    let many: i64 = value(
+    let many: i64 = one(
         client,
         &format!("SELECT count(*) FROM raptor_search('kb', '{query}', k => 20000)"),
     );
@@ -126,7 +113,7 @@ fn filters_find_all_that_pass(client: &mut Client) {
     let query = "w1 v1 u1 t1";
     for (tag, passing) in [("hundredth", 440), ("three", 3), ("ten", 10)] {
         let filter = format!(r#"{{"tag": "{tag}"}}"#);
-        let wanted: Vec<i64> = column(
+        let wanted: Vec<i64> = list(
             client,
             &format!("SELECT id FROM kb.node WHERE level = 0 AND metadata @> '{filter}' ORDER BY id"),
         );
@@ -136,13 +123,13 @@ fn filters_find_all_that_pass(client: &mut Client) {
         let where_tag = format!("WHERE n.level = 0 AND n.metadata @> '{filter}'");
         let from_statement = one_statement("n.id", &where_tag, query);
         for k in [5, 10] {
-            let mut found: Vec<i64> = column(client, &from_function.replace('K', &k.to_string()));
+            let mut found: Vec<i64> = list(client, &from_function.replace('K', &k.to_string()));
             assert_eq!(found.len(), k.min(passing), "{tag}: the function");
             found.sort_unstable();
             found.dedup();
             assert_eq!(found.len(), k.min(passing));
             assert!(found.iter().all(|id| wanted.contains(id)));
-            let found: Vec<i64> = column(client, &from_statement.replace("LIMIT 5", &format!("LIMIT {k}")));
+            let found: Vec<i64> = list(client, &from_statement.replace("LIMIT 5", &format!("LIMIT {k}")));
             assert_eq!(found.len(), k.min(passing), "{tag}: the statement");
             assert!(found.iter().all(|id| wanted.contains(id)));
         }
@@ -168,7 +155,7 @@ fn rows_that_the_index_does_not_reach_are_found_all_the_same() {
                     ORDER BY n.embedding <=> (SELECT rag_embed('kb', 'near w1')) LIMIT 10"#;
     let plan = explain(&mut client, direct);
     assert!(plan.contains("Index Scan using node_embedding"), "{plan}");
-    let direct: Vec<i64> = column(&mut client, direct);
+    let direct: Vec<i64> = list(&mut client, direct);
     assert!(
         direct.len() < 10,
         "the index alone does not reach them: {}",
@@ -177,16 +164,16 @@ fn rows_that_the_index_does_not_reach_are_found_all_the_same() {
 
     let before = index_scans(&mut client);
     let search = r#"SELECT text FROM raptor_search('kb', 'near w1', k => 10, filter => '{"side": "there"}')"#;
-    let found: Vec<String> = column(&mut client, search);
+    let found: Vec<String> = list(&mut client, search);
     assert!(index_scans(&mut client) > before, "the index was asked first");
     assert_eq!(found.len(), 10);
     assert!(found.iter().all(|text| text.starts_with("far x")), "{found:?}");
     // With k above the number that pass, it gives all and ends.
     assert_eq!(
-        column::<String>(&mut client, &search.replace("k => 10", "k => 1000")).len(),
+        list::<String>(&mut client, &search.replace("k => 10", "k => 1000")).len(),
         10
     );
-    let settings: String = value(
+    let settings: String = one(
         &mut client,
         "SELECT concat_ws(' ', current_setting('hnsw.ef_search'), current_setting('hnsw.iterative_scan'))",
     );
@@ -205,9 +192,9 @@ fn through_the_index_or_not_the_best_rows_are_the_same() {
         )
         .unwrap();
     let search = "SELECT node_id FROM raptor_search('kb', 'w5 v5 u5', k => 3)";
-    let exact: Vec<i64> = column(&mut client, search);
+    let exact: Vec<i64> = list(&mut client, search);
     let before = index_scans(&mut client);
-    column::<i64>(&mut client, search);
+    list::<i64>(&mut client, search);
     assert_eq!(
         index_scans(&mut client),
         before,
@@ -219,7 +206,7 @@ fn through_the_index_or_not_the_best_rows_are_the_same() {
     client
         .batch_execute("SET enable_seqscan = off; SET enable_sort = off")
         .unwrap();
-    let indexed: Vec<i64> = column(&mut client, search);
+    let indexed: Vec<i64> = list(&mut client, search);
     assert!(index_scans(&mut client) > before);
     assert_eq!(indexed[0], exact[0]);
     assert_eq!(indexed.len(), 3);
@@ -244,13 +231,13 @@ fn many_dimensions_go_through_half_precision_or_without_an_index() {
                  SELECT * FROM raptor_build('kb'); SET enable_seqscan = off; SET enable_sort = off"
             ))
             .unwrap();
-        let definitions: Vec<String> = column(
+        let definitions: Vec<String> = list(
             &mut client,
             "SELECT indexdef FROM pg_indexes WHERE schemaname = 'kb' AND indexname = 'node_embedding'",
         );
         let scans = |client: &mut Client| if class.is_empty() { 0 } else { index_scans(client) };
         let before = scans(&mut client);
-        let found: Vec<String> = column(
+        let found: Vec<String> = list(
             &mut client,
             "SELECT text FROM raptor_search('kb', 'word7 other0', k => 3)",
         );

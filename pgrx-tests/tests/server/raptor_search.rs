@@ -2,21 +2,8 @@
 
 use pg_graphrag_tests::Database;
 use postgres::Client;
-use postgres::types::FromSqlOwned;
 
-fn value<T: FromSqlOwned>(client: &mut Client, sql: &str) -> T {
-    client
-        .query_one(sql, &[])
-        .unwrap_or_else(|error| panic!("{sql}: {error:?}"))
-        .get(0)
-}
-
-fn column<T: FromSqlOwned>(client: &mut Client, sql: &str) -> Vec<T> {
-    let rows = client
-        .query(sql, &[])
-        .unwrap_or_else(|error| panic!("{sql}: {error:?}"));
-    rows.iter().map(|row| row.get(0)).collect()
-}
+use crate::support::{list, one};
 
 /// A collection `kb` of 40 documents of several leaves, with its tree.
 const CORPUS: &str = r#"SELECT rag_create('kb', settings => '{"leaf_tokens": 30, "leaf_overlap": 6, "block_tokens": 80}');
@@ -37,7 +24,7 @@ fn corpus(database: &Database) -> Client {
 
 /// Node ids of a search for QUERY with further arguments.
 fn found(client: &mut Client, arguments: &str) -> Vec<i64> {
-    column(
+    list(
         client,
         &format!("SELECT node_id FROM raptor_search('kb', '{QUERY}', {arguments})"),
     )
@@ -132,7 +119,7 @@ fn k_cuts_the_ranking() {
 fn summaries_are_found_only_if_all_their_documents_are_listed() {
     let database = Database::new();
     let mut client = corpus(&database);
-    let sources: Vec<i64> = column(
+    let sources: Vec<i64> = list(
         &mut client,
         "SELECT document_id FROM kb.node_source WHERE node_id = (SELECT min(id) FROM kb.node WHERE level = 1) ORDER BY 1",
     );
@@ -198,8 +185,8 @@ fn a_vector_finds_what_its_text_finds() {
         let search = |query: &str| {
             format!("SELECT to_jsonb(s) FROM raptor_search('kb', {query}, {arguments}) WITH ORDINALITY s")
         };
-        let by_text: Vec<serde_json::Value> = column(&mut client, &search(&format!("'{QUERY}'::text")));
-        let by_vector: Vec<serde_json::Value> = column(&mut client, &search(&format!("rag_embed('kb', '{QUERY}')")));
+        let by_text: Vec<serde_json::Value> = list(&mut client, &search(&format!("'{QUERY}'::text")));
+        let by_vector: Vec<serde_json::Value> = list(&mut client, &search(&format!("rag_embed('kb', '{QUERY}')")));
         assert!(by_text.len() > 5);
         assert_eq!(by_text, by_vector);
     }
@@ -224,10 +211,10 @@ fn ties_are_in_canonical_order() {
                WITH ORDINALITY AS s (node_id, level, score, text, token_count, metadata, document_ids, documents, rank) \
              JOIN {collection}.node n ON n.id = s.node_id LEFT JOIN {collection}.document d ON d.id = n.document_id ORDER BY s.rank"
         );
-        let keys: Vec<String> = column(&mut client, &sql);
+        let keys: Vec<String> = list(&mut client, &sql);
         for k in 1..keys.len() {
             let sql = sql.replace("k => 20", &format!("k => {k}"));
-            assert_eq!(column::<String>(&mut client, &sql), keys[..k], "{collection}, k = {k}");
+            assert_eq!(list::<String>(&mut client, &sql), keys[..k], "{collection}, k = {k}");
         }
         orders.push(keys);
     }
@@ -273,14 +260,14 @@ fn searching_writes_nothing() {
             .unwrap();
         client.batch_execute("BEGIN READ ONLY").unwrap();
         for search in searches {
-            let rows: i64 = value(&mut client, &format!("SELECT count(*) FROM {search}"));
+            let rows: i64 = one(&mut client, &format!("SELECT count(*) FROM {search}"));
             assert!(rows > 0, "{search}");
         }
-        let wrote: bool = value(&mut client, "SELECT pg_current_xact_id_if_assigned() IS NOT NULL");
+        let wrote: bool = one(&mut client, "SELECT pg_current_xact_id_if_assigned() IS NOT NULL");
         assert!(!wrote);
         client.batch_execute("COMMIT").unwrap();
     }
-    let volatile: Vec<String> = column(
+    let volatile: Vec<String> = list(
         &mut client,
         "SELECT oid::regprocedure::text FROM pg_proc WHERE provolatile <> 's' AND proname IN \
          ('raptor_search', 'graph_global', 'graph_local', 'rag_embed', 'rag_status')",

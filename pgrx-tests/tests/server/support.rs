@@ -62,13 +62,29 @@ pub fn failure(client: &mut Client, sql: &str) -> DbError {
     error
 }
 
-/// Each statement must fail with this SQLSTATE and exactly this message.
+/// Each statement of a table must fail with its SQLSTATE and exactly its message. A row is `statement --> SQLSTATE message`;
+/// what follows the statement may stand in a line of its own.
 #[track_caller]
-pub fn refused(client: &mut Client, cases: &[(&str, &str, &str)]) {
-    for (sql, code, message) in cases {
-        let error = failure(client, sql);
-        assert_eq!((error.code().code(), error.message()), (*code, *message), "{sql}");
+pub fn refused(client: &mut Client, table: &str) {
+    let mut statement = "";
+    let mut rows = 0;
+    for line in table.lines().map(str::trim).filter(|line| !line.is_empty()) {
+        let Some((sql, expected)) = line.split_once("--> ") else {
+            statement = line;
+            continue;
+        };
+        if !sql.is_empty() {
+            statement = sql.trim_end();
+        }
+        let error = failure(client, statement);
+        assert_eq!(
+            format!("{} {}", error.code().code(), error.message()),
+            expected,
+            "{statement}"
+        );
+        rows += 1;
     }
+    assert!(rows > 0, "an empty table");
 }
 
 /// How many blocks and leaves do not stand where they say in the body of their document.

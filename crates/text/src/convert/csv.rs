@@ -2,7 +2,7 @@
 
 use super::{ConvertError, check_size, error, name, push_heading, push_value};
 
-pub(super) fn to_markdown(body: &str) -> Result<String, ConvertError> {
+pub(super) fn to_markdown(body: &str, tick: &mut dyn FnMut()) -> Result<String, ConvertError> {
     let body = body.trim_start_matches('\u{feff}');
     let mut reader = ::csv::ReaderBuilder::new()
         .delimiter(delimiter(body))
@@ -27,6 +27,7 @@ pub(super) fn to_markdown(body: &str) -> Result<String, ConvertError> {
         .read_record(&mut record)
         .map_err(|cause| error(cause.to_string(), None))?
     {
+        tick();
         number += 1;
         let position = record.position();
         start = position.map_or(0, |position| position.byte() as usize);
@@ -125,7 +126,7 @@ mod tests {
 
     #[test]
     fn ragged_rows_and_open_quotations_are_errors() {
-        let fails = |body| to_document(body, Source::Csv).unwrap_err().to_string();
+        let fails = |body| to_document(body, Source::Csv, &mut || ()).unwrap_err().to_string();
         assert_eq!(
             fails("a,b\n\"1\n\",2\n3\n"),
             "a row has 1 field, but the header has 2 fields at line 4"

@@ -7,11 +7,12 @@ use super::{ConvertError, check_size, escape, push_heading};
 /// A list item is indented by at most that many columns.
 const DEEPEST: usize = 24;
 
-pub(super) fn to_markdown(body: &str) -> Result<String, ConvertError> {
+pub(super) fn to_markdown(body: &str, tick: &mut dyn FnMut()) -> Result<String, ConvertError> {
     let mut emitter = DefaultEmitter::default();
     emitter.naively_switch_states(true);
     let mut page = Page::default();
     for token in Tokenizer::new_with_emitter(body, emitter) {
+        tick();
         match token {
             Ok(Token::StartTag(tag)) => {
                 let name = String::from_utf8_lossy(&tag.name);

@@ -10,9 +10,9 @@ use super::{ConvertError, check_size, error, name, push_heading, push_value};
 /// The most bytes of a path in front of a value; a longer one shows its end.
 const LONGEST_PATH: usize = 120;
 
-pub(super) fn to_markdown(body: &str) -> Result<String, ConvertError> {
+pub(super) fn to_markdown(body: &str, tick: &mut dyn FnMut()) -> Result<String, ConvertError> {
     let body = body.trim_start_matches('\u{feff}');
-    let mut sections = Sections::default();
+    let mut sections = Sections { document: String::new(), number: 0, path: String::new(), failed: None, tick };
     if body.trim_start().starts_with('[') {
         let mut reader = serde_json::Deserializer::from_str(body);
         let read = (&mut sections).deserialize(&mut reader).and_then(|()| reader.end());
@@ -54,16 +54,16 @@ fn located(cause: &serde_json::Error) -> ConvertError {
     }
 }
 
-#[derive(Default)]
-struct Sections {
+struct Sections<'t> {
     document: String,
     number: usize,
     path: String,
     failed: Option<ConvertError>,
+    tick: &'t mut dyn FnMut(),
 }
 
 /// Reads an array one element at a time, so that its values are not all held.
-impl<'de> DeserializeSeed<'de> for &mut Sections {
+impl<'de> DeserializeSeed<'de> for &mut Sections<'_> {
     type Value = ();
 
     fn deserialize<D: Deserializer<'de>>(self, reader: D) -> Result<(), D::Error> {
@@ -71,7 +71,7 @@ impl<'de> DeserializeSeed<'de> for &mut Sections {
     }
 }
 
-impl<'de> Visitor<'de> for &mut Sections {
+impl<'de> Visitor<'de> for &mut Sections<'_> {
     type Value = ();
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -90,9 +90,10 @@ impl<'de> Visitor<'de> for &mut Sections {
     }
 }
 
-impl Sections {
+impl Sections<'_> {
     /// A section for one of several objects.
     fn add(&mut self, value: &Value) -> Result<(), ConvertError> {
+        (self.tick)();
         self.number += 1;
         let Value::Object(object) = value else {
             let kind = match value {
@@ -245,7 +246,7 @@ mod tests {
 
     #[test]
     fn errors_name_the_place() {
-        let fails = |body: &str| to_document(body, Source::Json).unwrap_err().to_string();
+        let fails = |body: &str| to_document(body, Source::Json, &mut || ()).unwrap_err().to_string();
         assert_eq!(fails("[{\"a\": 1},\n {\"a\" 2}]"), "expected `:` at line 2, column 7");
         assert_eq!(fails("{\"a\": 1} x"), "expected value at line 1, column 10");
         assert_eq!(fails("[{}, 3]"), "value 2 is a number, not an object");

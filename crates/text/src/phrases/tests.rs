@@ -76,8 +76,8 @@ fn english_relations() {
         ("Ada Lovelace", "worked with", "Charles Babbage"),
         ("Charles Babbage", "at", "Bank of Northland"),
         ("Bank of Northland", "acquired", "O’Neill Labs"),
-        ("fraud model", "is trained by", "O’Neill Labs"),
-        ("O’Neill Labs", "on", "payment_events"),
+        ("fraud model", "is trained by", "O'Neill Labs"),
+        ("O'Neill Labs", "on", "payment_events"),
         ("Payments Team", "fixed", "SR-2023-052"),
         ("SR-2023-052", "in", "PostgreSQL"),
     ];
