@@ -121,7 +121,8 @@ CREATE TABLE {schema}.mention (
     type        text,
     description text,
     start_char  int,
-    end_char    int
+    end_char    int,
+    given       boolean NOT NULL DEFAULT true
 );
 CREATE INDEX mention_entity ON {schema}.mention (entity_id);
 CREATE INDEX mention_block ON {schema}.mention (block_id);
@@ -159,7 +160,8 @@ CREATE TABLE {schema}.evidence (
     end_char     int,
     description  text,
     properties   jsonb NOT NULL DEFAULT '{}' CHECK (jsonb_typeof(properties) = 'object'),
-    strength     float8
+    strength     float8,
+    given        boolean NOT NULL DEFAULT true
 );
 CREATE INDEX evidence_relation ON {schema}.evidence (relation_id);
 CREATE INDEX evidence_block ON {schema}.evidence (block_id);
@@ -277,7 +279,7 @@ COMMENT ON COLUMN {schema}.document.source_key IS 'Key of the row in your own ta
 COMMENT ON COLUMN {schema}.document.body IS 'Text or Markdown. All offsets in this collection are characters of it.';
 COMMENT ON COLUMN {schema}.document.partition IS 'Canonical text of the partition_by values of metadata; set by a trigger.';
 COMMENT ON COLUMN {schema}.document.body_hash IS 'sha256 of body; set by a trigger.';
-COMMENT ON TABLE {schema}.block IS 'Contiguous parts of documents of about 1,000 tokens, never across a section boundary: what a model reads.';
+COMMENT ON TABLE {schema}.block IS 'Contiguous parts of documents of at most about 1,000 tokens, cut at section boundaries (small sections are joined): what a model reads.';
 COMMENT ON TABLE {schema}.node IS 'Leaves (level 0) and summaries (level 1 and up): the one pool that collapsed-tree search ranks by embedding.';
 COMMENT ON COLUMN {schema}.node.metadata IS 'Of a leaf: its document''s. Of a summary: the pairs that all documents below share.';
 COMMENT ON COLUMN {schema}.node.source_count IS 'Number of documents under the node.';
@@ -293,6 +295,8 @@ COMMENT ON COLUMN {schema}.entity.given IS 'Stated by hand: it stays, with its n
 COMMENT ON COLUMN {schema}.relation.predicate_key IS 'predicate, folded; set by a trigger.';
 COMMENT ON COLUMN {schema}.relation.given_weight IS 'The weight that was given by hand, which counts while no block asserts the edge; NULL for an edge known from documents alone. Set by a trigger.';
 COMMENT ON TABLE {schema}.evidence IS 'What one block says of one relation: names as written, verbatim quote, its offsets in document.body.';
+COMMENT ON COLUMN {schema}.mention.given IS 'Stated through graph_add or INSERT, and not found by the extractor, which replaces its own.';
+COMMENT ON COLUMN {schema}.evidence.given IS 'Stated through graph_add or INSERT, and not found by the extractor, which replaces its own.';
 COMMENT ON TABLE {schema}.claim IS 'Statements about an entity with a status and dates.';
 COMMENT ON TABLE {schema}.community IS 'Clusters of entities at one level (0 is the coarsest) and the reports written on them.';
 COMMENT ON COLUMN {schema}.community.metadata IS 'The metadata pairs that all documents behind the community share.';

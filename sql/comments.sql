@@ -31,7 +31,7 @@ body: the text. metadata: a JSON object to filter by. format: text, markdown, ht
 (headings kept, a row or an object becomes a section), so that offsets are those of the stored body. Errors: 22000 for a body that is not in its format.';
 
 COMMENT ON FUNCTION @extschema@.rag_chunk(text, text, int, int, int) IS
-'Shows how a text is cut: blocks of at most block_tokens that never cross a section, and in each leaves of at most leaf_tokens that share about overlap tokens.
+'Shows how a text is cut: blocks of at most block_tokens, cut at section boundaries (sections under half a leaf are joined), and in each leaves of at most leaf_tokens that share about overlap tokens.
 Columns: block and leaf (numbers from 0), section_path (headings, outermost first), start_char and end_char (characters of body, from 0, end excluded), token_count, text.
 It holds that substr(body, start_char + 1, end_char - start_char) = text.';
 

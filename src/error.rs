@@ -103,7 +103,7 @@ pub fn in_range<T: PartialOrd + fmt::Display + Copy>(
             range.start(),
             range.end()
         ))
-        .detail(format!("It is {value}.")))
+        .detail(format!("It is {}.", value.to_string().replace("inf", "Infinity"))))
     }
 }
 

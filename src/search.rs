@@ -155,7 +155,10 @@ pub fn query_vector(collection: &Collection, text: Option<&str>, vector: Option<
                         .hint("Use a vector of the same model, or rag_embed."),
                 );
             }
-            Ok(vector.0.iter().any(|x| *x != 0.0).then_some(vector))
+            // At unit length, since pgvector sums in float4 and overflows on long vectors.
+            let length = vector.0.iter().map(|x| f64::from(*x).powi(2)).sum::<f64>().sqrt();
+            let unit = || Vector(vector.0.iter().map(|x| (f64::from(*x) / length) as f32).collect());
+            Ok((length > 0.0).then(unit))
         }
         _ => Err(Error::null("query")),
     }

@@ -5,7 +5,7 @@ use pgrx::{JsonB, PgSqlErrorCode, pg_sys};
 use serde_json::{Map, Value, json};
 
 use super::options::{Options, check_keys};
-use super::{LAYOUT, extension_schema, fill, literal, must_own, quoted};
+use super::{LAYOUT, extension_schema, fill, literal, must_own, must_write, quoted};
 use crate::error::{Error, Result, SqlResult, in_range, notice, required};
 use crate::model;
 use crate::pg::frame::{AsUser, Frame};
@@ -56,6 +56,7 @@ fn create(
 ) -> Result<()> {
     let name = required(name, "collection")?;
     check_name(name)?;
+    must_write(name)?;
     let mut map = request()?;
     let frame = Frame::enter()?;
     check_encoding()?;

@@ -12,7 +12,7 @@ use pgrx::pg_sys;
 
 use crate::error::{Error, Result, required};
 use crate::model::{Embedder, Extractor, Summarizer};
-use crate::pg::frame::{AsUser, Frame, is_member_of};
+use crate::pg::frame::{AsUser, Frame, is_member_of, is_read_only};
 use crate::pg::trigger::misplaced;
 use crate::pg::{lock, spi};
 
@@ -74,6 +74,7 @@ impl Collection {
         let frame = Frame::enter()?;
         let (oid, owner) = find(name)?.ok_or_else(|| unknown(name))?;
         must_own(name, owner)?;
+        must_write(name)?;
         let user = AsUser::switch(owner);
         Self::load(name, oid, Some(user), frame)
     }
@@ -227,6 +228,18 @@ fn must_own(name: &str, owner: pg_sys::Oid) -> Result<()> {
         quoted(&role)
     ))
     .hint("With INSERT, UPDATE or DELETE granted on its table document you can write documents directly."))
+}
+
+/// 25006 where nothing can be written; on a standby PostgreSQL itself would only say that it cannot give a transaction id.
+fn must_write(name: &str) -> Result<()> {
+    if !is_read_only() {
+        return Ok(());
+    }
+    Err(Error::new(
+        PgSqlErrorCode::ERRCODE_READ_ONLY_SQL_TRANSACTION,
+        format!("cannot write to collection {} in a read-only transaction", quoted(name)),
+    )
+    .detail("On a standby all transactions are read-only; searches work there."))
 }
 
 fn must_read(name: &str) -> Result<()> {

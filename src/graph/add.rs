@@ -42,6 +42,9 @@ fn graph_add(
             Err(Error::invalid("weight must be a positive finite number").detail(format!("It is {weight}.")))?;
         }
     }
+    if quote.is_some_and(|quote| quote.trim().is_empty()) {
+        Err(Error::invalid("quote must not be empty"))?;
+    }
     let stated = Stated {
         subject: Name::new(subject, "subject", fold::name)?,
         predicate: Name::new(predicate, "predicate", fold::predicate)?,
@@ -268,7 +271,7 @@ impl Place {
                 Some(quote) => text.find(quote).map(|at| at..at + quote.len()),
                 None => sentences::sentences(text).into_iter().find(|range| {
                     let sentence = fold::name(&text[range.clone()]);
-                    sentence.contains(&stated.subject.key) && sentence.contains(&stated.object.key)
+                    has_name(&sentence, &stated.subject.key) && has_name(&sentence, &stated.object.key)
                 }),
             };
             if let Some(range) = found {
@@ -292,4 +295,15 @@ impl Place {
             ),
         }
     }
+}
+
+/// Whether a folded sentence holds a folded name as whole words. Where words are not parted by spaces any place will do.
+fn has_name(sentence: &str, name: &str) -> bool {
+    let in_word = |c: Option<char>| c.is_some_and(|c| c.is_alphanumeric() && c < '\u{2E80}');
+    sentence.match_indices(name).any(|(at, _)| {
+        let (before, after) = (sentence[..at].chars().next_back(), sentence[at + name.len()..].chars().next());
+        let cut_before = in_word(before) && in_word(name.chars().next());
+        let cut_after = in_word(after) && in_word(name.chars().next_back());
+        !cut_before && !cut_after
+    })
 }

@@ -86,13 +86,13 @@ fn load(collection: &Collection) -> Result<(Vec<String>, Vec<Vertex>, Vec<(u32, 
             "SELECT d.partition, m.entity_id FROM {s}.mention m JOIN {s}.document d ON d.id = m.document_id \
              UNION SELECT d.partition, unnest(ARRAY[r.source_id, r.target_id]) FROM {s}.evidence e \
                JOIN {s}.relation r ON r.id = e.relation_id JOIN {s}.document d ON d.id = e.document_id \
-             UNION SELECT $1, unnest(ARRAY[r.source_id, r.target_id]) FROM {s}.relation r WHERE r.source_count = 0 \
-             UNION SELECT $1, id FROM {s}.entity WHERE given AND source_count = 0",
+             UNION SELECT $1, unnest(ARRAY[r.source_id, r.target_id]) FROM {s}.relation r WHERE r.given_weight IS NOT NULL \
+             UNION SELECT $1, id FROM {s}.entity WHERE given",
             "SELECT d.partition, r.source_id, r.target_id, \
                     count(DISTINCT (e.block_id, CASE WHEN e.block_id IS NULL THEN e.document_id END))::float8 \
              FROM {s}.evidence e JOIN {s}.relation r ON r.id = e.relation_id JOIN {s}.document d ON d.id = e.document_id \
              GROUP BY d.partition, r.id \
-             UNION ALL SELECT $1, source_id, target_id, weight FROM {s}.relation WHERE source_count = 0",
+             UNION ALL SELECT $1, source_id, target_id, given_weight FROM {s}.relation WHERE given_weight IS NOT NULL",
         )
     };
     let nowhere = collection.options.unkeyed_partition();

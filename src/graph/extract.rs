@@ -144,11 +144,11 @@ fn write(collection: &Collection, ids: &[i64], touched: &mut Touched) -> Result<
         tick();
     }
 
-    let sql = "DELETE FROM {s}.mention WHERE block_id = ANY ($1) RETURNING entity_id";
+    let sql = "DELETE FROM {s}.mention WHERE block_id = ANY ($1) AND NOT given RETURNING entity_id";
     touched
         .entities
         .extend(collection.returning(sql, &[ids.to_vec().into()], |row| row.need::<i64>(1))?);
-    let sql = "DELETE FROM {s}.evidence WHERE block_id = ANY ($1) RETURNING relation_id";
+    let sql = "DELETE FROM {s}.evidence WHERE block_id = ANY ($1) AND NOT given RETURNING relation_id";
     touched
         .relations
         .extend(collection.returning(sql, &[ids.to_vec().into()], |row| row.need::<i64>(1))?);
@@ -159,8 +159,8 @@ fn write(collection: &Collection, ids: &[i64], touched: &mut Touched) -> Result<
                WHERE NOT EXISTS (SELECT FROM {s}.entity_alias a WHERE a.key = u.key) ORDER BY u.n \
                ON CONFLICT (key) DO NOTHING";
     collection.execute(sql, &[keys.into(), shown.into()])?;
-    let sql = "INSERT INTO {s}.mention (key, name, entity_id, block_id, document_id, type, start_char, end_char) \
-               SELECT u.key, u.name, coalesce(a.entity_id, e.id), u.block, u.document, u.kind, u.start, u.end \
+    let sql = "INSERT INTO {s}.mention (key, name, entity_id, block_id, document_id, type, start_char, end_char, given) \
+               SELECT u.key, u.name, coalesce(a.entity_id, e.id), u.block, u.document, u.kind, u.start, u.end, false \
                FROM unnest($1::text[], $2::text[], $3::text[], $4::bigint[], $5::bigint[], $6::int[], $7::int[]) \
                     WITH ORDINALITY AS u (key, name, kind, block, document, start, \"end\", n) \
                LEFT JOIN {s}.entity_alias a ON a.key = u.key LEFT JOIN {s}.entity e ON e.key = u.key \
@@ -200,8 +200,8 @@ fn write(collection: &Collection, ids: &[i64], touched: &mut Touched) -> Result<
     collection.execute(&sql, &args)?;
     let sql = format!(
         "INSERT INTO {{s}}.evidence (relation_id, subject_key, subject_name, predicate, object_key, object_name, block_id, \
-                                     document_id, quote, start_char, end_char) \
-         SELECT r.id, u.subject, u.subject_name, u.predicate, u.object, u.object_name, u.block, u.document, u.quote, u.start, u.end \
+                                     document_id, quote, start_char, end_char, given) \
+         SELECT r.id, u.subject, u.subject_name, u.predicate, u.object, u.object_name, u.block, u.document, u.quote, u.start, u.end, false \
          FROM unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::text[], $6::text[], $7::bigint[], $8::bigint[], \
                      $9::text[], $10::int[], $11::int[]) \
               WITH ORDINALITY AS u (subject, predicate_key, predicate, object, subject_name, object_name, block, document, \

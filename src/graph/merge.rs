@@ -82,6 +82,34 @@ pub fn recount(collection: &Collection, touched: &Touched) -> Result<()> {
     mark_stale(collection, &entities)
 }
 
+/// After documents were cut anew: what was given of them is attached to the blocks that hold its quotes now. A quote that
+/// the new text does not hold any more goes.
+pub fn reattach(collection: &Collection, ids: &[i64]) -> Result<()> {
+    let ids_arg = || ids.to_vec().into();
+    let sql = "UPDATE {s}.evidence e SET start_char = strpos(d.body, e.quote) - 1, end_char = strpos(d.body, e.quote) - 1 + length(e.quote) \
+               FROM {s}.document d WHERE d.id = e.document_id AND e.document_id = ANY ($1) AND e.given AND strpos(d.body, e.quote) > 0 \
+               AND substr(d.body, e.start_char + 1, e.end_char - e.start_char) IS DISTINCT FROM e.quote";
+    collection.execute(sql, &[ids_arg()])?;
+    let sql = "WITH lost AS (DELETE FROM {s}.evidence e USING {s}.document d \
+                 WHERE d.id = e.document_id AND e.document_id = ANY ($1) AND e.given AND strpos(d.body, e.quote) = 0 \
+                 RETURNING e.document_id, e.subject_key, e.object_key, e.relation_id), \
+               unsaid AS (DELETE FROM {s}.mention m USING lost l WHERE m.given AND m.document_id = l.document_id \
+                 AND m.key IN (l.subject_key, l.object_key) AND NOT EXISTS (SELECT FROM {s}.evidence e WHERE e.given \
+                   AND e.document_id = m.document_id AND m.key IN (e.subject_key, e.object_key) \
+                   AND e.relation_id NOT IN (SELECT relation_id FROM lost)) RETURNING m.entity_id) \
+               SELECT relation_id, NULL FROM lost UNION SELECT NULL, entity_id FROM unsaid";
+    let mut touched = Touched::default();
+    for (relation, entity) in collection.returning(sql, &[ids_arg()], |row| Ok((row.get(1)?, row.get(2)?)))? {
+        touched.relations.extend::<Option<i64>>(relation);
+        touched.entities.extend::<Option<i64>>(entity);
+    }
+    let sql = "UPDATE {s}.evidence e SET block_id = b.id FROM {s}.block b WHERE b.document_id = e.document_id \
+               AND e.document_id = ANY ($1) AND e.given AND e.block_id IS NULL \
+               AND e.start_char >= b.start_char AND e.start_char < b.end_char RETURNING e.relation_id";
+    touched.relations.extend(collection.returning(sql, &[ids_arg()], |row| row.need::<i64>(1))?);
+    recount(collection, &touched)
+}
+
 /// After documents have gone: communities lose them as sources, and those left without members go.
 pub fn settle_communities(collection: &Collection, ids: &[i64]) -> Result<()> {
     let sql = "DELETE FROM {s}.community_source WHERE document_id = ANY ($1) RETURNING community_id";

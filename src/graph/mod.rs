@@ -9,4 +9,4 @@ mod merge;
 mod report;
 mod trigger;
 
-pub use merge::{recount, settle_communities, touched_by, touched_by_all};
+pub use merge::{reattach, recount, settle_communities, touched_by, touched_by_all};

@@ -1,6 +1,6 @@
 //! graph_summarize: a report for each community, written from what its members' relations say.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 
 use pgrx::prelude::*;
 use serde_json::json;
@@ -12,6 +12,8 @@ use crate::search;
 
 /// Relations of a community that a report reads: the heaviest ones.
 const MAX_RELATIONS: i64 = 1000;
+/// Communities whose relations are read at once.
+const BATCH: usize = 200;
 /// Findings of a report.
 const FINDINGS: usize = 5;
 
@@ -43,10 +45,14 @@ fn summarize(name: Option<&str>, level: Option<i32>) -> Result<Vec<(i32, i64, i6
                ORDER BY level DESC, partition COLLATE \"C\", member_hash";
     let stale: Vec<(i64, i32)> = collection.query(sql, &[level.into()], |row| Ok((row.need(1)?, row.need(2)?)))?;
     let mut counts: BTreeMap<i32, i64> = Default::default();
-    for (id, level) in stale {
-        write(&collection, id)?;
-        *counts.entry(level).or_default() += 1;
-        tick();
+    for part in stale.chunks(BATCH) {
+        let ids: Vec<i64> = part.iter().map(|(id, _)| *id).collect();
+        let mut said = statements(&collection, &ids)?;
+        for (id, level) in part {
+            write(&collection, *id, &said.remove(id).unwrap_or_default())?;
+            *counts.entry(*level).or_default() += 1;
+            tick();
+        }
     }
     search::ensure_index(&collection, "community")?;
     collection.note_step("reports", Some(collection.summarizer().name()))?;
@@ -79,11 +85,10 @@ impl Statement {
     }
 }
 
-fn write(collection: &Collection, community: i64) -> Result<()> {
-    let statements = statements(collection, community)?;
-    let title = title(&statements);
+fn write(collection: &Collection, community: i64, statements: &[Statement]) -> Result<()> {
+    let title = title(statements);
     let mut texts: Vec<String> = Vec::new();
-    for statement in &statements {
+    for statement in statements {
         let text = statement.quote.clone().unwrap_or_else(|| statement.line());
         if !texts.contains(&text) {
             texts.push(text);
@@ -119,41 +124,52 @@ fn write(collection: &Collection, community: i64) -> Result<()> {
     Ok(())
 }
 
-/// The relations with both ends inside, the heaviest first. Of what documents assert, only the words of documents in the
-/// community's own partition are read.
-fn statements(collection: &Collection, community: i64) -> Result<Vec<Statement>> {
+/// For each community the relations with both ends inside, the heaviest first. Of what documents assert, only the words
+/// of documents in the community's own partition are read.
+fn statements(collection: &Collection, communities: &[i64]) -> Result<HashMap<i64, Vec<Statement>>> {
     let first = "ORDER BY d.body_hash, d.source_key COLLATE \"C\", e.start_char, e.id";
     let sql = format!(
-        "SELECT r.id, r.source_id, r.target_id, coalesce(q.subject, s.name), coalesce(q.predicate, r.predicate), \
-                coalesce(q.object, t.name), CASE WHEN q.blocks > 0 THEN q.description ELSE r.description END, q.quote, \
-                CASE WHEN q.blocks > 0 THEN q.blocks ELSE r.weight END AS weight \
-         FROM {{s}}.community c JOIN {{s}}.community_entity a ON a.community_id = c.id \
-         JOIN {{s}}.relation r ON r.source_id = a.entity_id \
-         JOIN {{s}}.community_entity b ON b.community_id = c.id AND b.entity_id = r.target_id \
-         JOIN {{s}}.entity s ON s.id = r.source_id JOIN {{s}}.entity t ON t.id = r.target_id \
-         CROSS JOIN LATERAL ( \
-           SELECT count(DISTINCT (e.block_id, e.document_id))::float8 AS blocks, \
+        "WITH inside AS MATERIALIZED ( \
+           SELECT c.id AS community, c.partition, r.* FROM {{s}}.community c \
+           JOIN {{s}}.community_entity a ON a.community_id = c.id JOIN {{s}}.relation r ON r.source_id = a.entity_id \
+           JOIN {{s}}.community_entity b ON b.community_id = c.id AND b.entity_id = r.target_id WHERE c.id = ANY ($1)), \
+         said AS ( \
+           SELECT i.community, i.id, count(DISTINCT (e.block_id, e.document_id))::float8 AS blocks, \
              (array_agg(e.subject_name {first}))[1] AS subject, (array_agg(e.predicate {first}))[1] AS predicate, \
              (array_agg(e.object_name {first}))[1] AS object, \
              (array_agg(e.quote {first}) FILTER (WHERE e.quote IS NOT NULL))[1] AS quote, \
              string_agg(DISTINCT e.description COLLATE \"C\", ' ' ORDER BY e.description COLLATE \"C\") AS description \
-           FROM {{s}}.evidence e JOIN {{s}}.document d ON d.id = e.document_id \
-           WHERE e.relation_id = r.id AND d.partition = c.partition) q \
-         WHERE c.id = $1 AND (q.blocks > 0 OR (r.source_count = 0 AND c.partition = $3)) \
-         ORDER BY weight DESC, s.key COLLATE \"C\", r.predicate_key COLLATE \"C\", t.key COLLATE \"C\" LIMIT $2"
+           FROM inside i JOIN {{s}}.evidence e ON e.relation_id = i.id \
+           JOIN {{s}}.document d ON d.id = e.document_id AND d.partition = i.partition GROUP BY 1, 2), \
+         ranked AS ( \
+           SELECT i.community, i.id, i.source_id, i.target_id, coalesce(q.subject, s.name) AS subject, \
+             coalesce(q.predicate, i.predicate) AS predicate, coalesce(q.object, t.name) AS object, \
+             CASE WHEN q.blocks > 0 THEN q.description ELSE i.description END AS description, q.quote, \
+             coalesce(q.blocks, i.given_weight) AS weight, \
+             row_number() OVER (PARTITION BY i.community ORDER BY coalesce(q.blocks, i.given_weight) DESC, \
+               s.key COLLATE \"C\", i.predicate_key COLLATE \"C\", t.key COLLATE \"C\") AS n \
+           FROM inside i JOIN {{s}}.entity s ON s.id = i.source_id JOIN {{s}}.entity t ON t.id = i.target_id \
+           LEFT JOIN said q ON q.community = i.community AND q.id = i.id \
+           WHERE q.blocks > 0 OR (i.given_weight IS NOT NULL AND i.partition = $3)) \
+         SELECT community, id, source_id, target_id, subject, predicate, object, description, quote, weight \
+         FROM ranked WHERE n <= $2 ORDER BY community, n"
     );
     let unkeyed = collection.options.unkeyed_partition();
-    collection.query(&sql, &[community.into(), MAX_RELATIONS.into(), unkeyed.into()], |row| {
-        Ok(Statement {
-            relation: row.need(1)?,
-            ends: [row.need(2)?, row.need(3)?],
-            names: [row.need(4)?, row.need(6)?],
-            predicate: row.need(5)?,
-            description: row.get(7)?,
-            quote: row.get(8)?,
-            weight: row.need(9)?,
-        })
-    })
+    let mut said: HashMap<i64, Vec<Statement>> = HashMap::new();
+    let args = [communities.to_vec().into(), MAX_RELATIONS.into(), unkeyed.into()];
+    collection.stream(&sql, &args, |row| {
+        said.entry(row.need(1)?).or_default().push(Statement {
+            relation: row.need(2)?,
+            ends: [row.need(3)?, row.need(4)?],
+            names: [row.need(5)?, row.need(7)?],
+            predicate: row.need(6)?,
+            description: row.get(8)?,
+            quote: row.get(9)?,
+            weight: row.need(10)?,
+        });
+        Ok(())
+    })?;
+    Ok(said)
 }
 
 /// The names of the members with the most relations.

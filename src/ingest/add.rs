@@ -43,7 +43,7 @@ fn add(
             PgSqlErrorCode::ERRCODE_DATA_EXCEPTION,
             format!("body is not valid {}", format.unwrap_or_default()),
         )
-        .detail(format!("{error}."))
+        .detail(sentence(&error.to_string()))
     })?;
     if body.contains('\0') {
         return Err(Error::new(
@@ -70,6 +70,12 @@ fn add(
         // Deleted between the two statements.
         tick();
     }
+}
+
+/// A message as a sentence: with a capital and a full stop.
+fn sentence(message: &str) -> String {
+    let mut letters = message.chars();
+    letters.next().map(|first| first.to_uppercase().chain(letters).chain(['.']).collect()).unwrap_or_default()
 }
 
 fn source_format(format: &str) -> Result<Source> {

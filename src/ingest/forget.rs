@@ -4,24 +4,30 @@ use crate::collection::Collection;
 use crate::error::Result;
 use crate::graph;
 
-/// Removes everything derived from the documents `ids`. With `gone`, also what was stated about a document as a whole
-/// and not about one of its blocks; without it the document stays and is about to be cut anew.
+/// Removes everything derived from the documents `ids`. With `gone`, also what was given of them by hand; without it the
+/// documents stay and are about to be cut anew.
 ///
 /// Summaries over a document are deleted, since their text may hold its words; the next raptor_build writes them anew.
 /// Reports of communities are emptied and marked stale.
 pub fn forget_documents(collection: &Collection, ids: &[i64], gone: bool) -> Result<()> {
     let ids_arg = || ids.to_vec().into();
     let graph_before = graph::touched_by(collection, ids)?;
-    let blockless = if gone { "true" } else { "block_id IS NOT NULL" };
+    let all = if gone { "true" } else { "NOT given" };
+    if !gone {
+        for table in ["evidence", "mention"] {
+            let sql = format!("UPDATE {{s}}.{table} SET block_id = NULL WHERE document_id = ANY ($1) AND given");
+            collection.execute(&sql, &[ids_arg()])?;
+        }
+    }
     for sql in [
         "DELETE FROM {s}.node WHERE level > 0 AND id IN (SELECT node_id FROM {s}.node_source WHERE document_id = ANY ($1))",
         "DELETE FROM {s}.change WHERE \"table\" = 'block' AND key IN \
            (SELECT id::text FROM {s}.block WHERE document_id = ANY ($1))",
         "DELETE FROM {s}.change WHERE \"table\" = 'document' AND key IN (SELECT unnest($1)::text)",
         "DELETE FROM {s}.model_call WHERE key IN (SELECT key FROM {s}.model_call_source WHERE document_id = ANY ($1))",
-        &format!("DELETE FROM {{s}}.evidence WHERE document_id = ANY ($1) AND {blockless}"),
-        &format!("DELETE FROM {{s}}.mention WHERE document_id = ANY ($1) AND {blockless}"),
-        &format!("DELETE FROM {{s}}.claim WHERE document_id = ANY ($1) AND {blockless}"),
+        &format!("DELETE FROM {{s}}.evidence WHERE document_id = ANY ($1) AND {all}"),
+        &format!("DELETE FROM {{s}}.mention WHERE document_id = ANY ($1) AND {all}"),
+        "DELETE FROM {s}.claim WHERE document_id = ANY ($1)",
         "DELETE FROM {s}.node WHERE document_id = ANY ($1)",
         "DELETE FROM {s}.block WHERE document_id = ANY ($1)",
         "UPDATE {s}.community SET title = NULL, summary = NULL, findings = NULL, text = NULL, rating = NULL, \

@@ -6,6 +6,7 @@ use crate::pg::tick;
 use crate::search;
 
 use super::{chunk_documents, forget_documents};
+use crate::graph;
 
 /// Documents of one pass over pending changes.
 const PASS: i64 = 500;
@@ -15,6 +16,14 @@ pub fn queue_all(collection: &Collection) -> Result<usize> {
     let sql = "INSERT INTO {s}.change (\"table\", key, kind) SELECT 'document', id::text, 'update' FROM {s}.document d \
                WHERE NOT EXISTS (SELECT FROM {s}.change c WHERE c.\"table\" = 'document' AND c.key = d.id::text)";
     collection.execute(sql, &[])
+}
+
+/// Cuts documents that may have been cut before; answers how many leaves were written.
+pub fn cut_anew(collection: &Collection, ids: &[i64]) -> Result<usize> {
+    forget_documents(collection, ids, false)?;
+    let leaves = chunk_documents(collection, ids)?;
+    graph::reattach(collection, ids)?;
+    Ok(leaves)
 }
 
 /// Cuts and embeds the documents whose changes are pending; answers how many leaves were added.
@@ -37,8 +46,7 @@ pub fn take_up(collection: &Collection) -> Result<usize> {
         if ids.is_empty() {
             break;
         }
-        forget_documents(collection, &ids, false)?;
-        leaves += chunk_documents(collection, &ids)?;
+        leaves += cut_anew(collection, &ids)?;
         tick();
     }
     // Not all rows: a statement that commits meanwhile may have recorded more.

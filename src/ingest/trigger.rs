@@ -8,7 +8,7 @@ use pgrx::heap_tuple::PgHeapTuple;
 use pgrx::prelude::*;
 use sha2::{Digest, Sha256};
 
-use super::{chunk_documents, forget_all, forget_documents, refresh_metadata};
+use super::{chunk_documents, cut_anew, forget_all, forget_documents, refresh_metadata};
 use crate::collection::{Collection, Options};
 use crate::error::{self, Error, raise};
 use crate::pg::json::Json;
@@ -156,9 +156,10 @@ fn cut(collection: &Collection, ids: &[i64], kind: &str) -> error::Result<()> {
         return Ok(());
     }
     if kind == "update" {
-        forget_documents(collection, ids, false)?;
+        cut_anew(collection, ids)?;
+    } else {
+        chunk_documents(collection, ids)?;
     }
-    chunk_documents(collection, ids)?;
     Ok(())
 }
 

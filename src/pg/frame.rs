@@ -91,6 +91,12 @@ impl Drop for AsUser {
     }
 }
 
+/// Whether nothing may be written: in a read-only transaction, and on a standby.
+pub fn is_read_only() -> bool {
+    // SAFETY: a plain read of backend state.
+    unsafe { pg_sys::XactReadOnly }
+}
+
 /// Whether the current user is a member of `role`, directly or not, or a superuser.
 pub fn is_member_of(role: pg_sys::Oid) -> bool {
     // SAFETY: catalogue lookups on the backend's own thread.

@@ -11,11 +11,11 @@ use crate::support::{failure, list, misplaced, one, refused, rows, run};
 #[track_caller]
 fn assert_cut(client: &mut Client) {
     let sides = [
-        "SELECT d.id, c.block, c.leaf, c.section_path, c.start_char, c.end_char, c.token_count, c.text, d.metadata, d.partition, \
-                sha256(convert_to(c.text, 'UTF8')) \
+        "SELECT d.id, c.block, c.leaf, c.section_path, c.start_char, c.end_char, c.token_count, c.text, d.metadata, \
+                d.partition, sha256(convert_to(c.text, 'UTF8')) \
          FROM kb.document d, rag_chunk(d.body, d.format) c",
-        "SELECT n.document_id, b.ordinal, n.ordinal, b.section_path, n.start_char, n.end_char, n.token_count, n.text, n.metadata, n.partition, \
-                n.text_hash \
+        "SELECT n.document_id, b.ordinal, n.ordinal, b.section_path, n.start_char, n.end_char, n.token_count, n.text, \
+                n.metadata, n.partition, n.text_hash \
          FROM kb.node n JOIN kb.block b ON b.id = n.block_id AND b.document_id = n.document_id WHERE n.level = 0",
     ];
     for (this, other) in [(sides[0], sides[1]), (sides[1], sides[0])] {
@@ -54,10 +54,17 @@ fn every_statement_keeps_blocks_and_leaves_right() {
     let mut client = collection(&database);
     let long = "'# Über uns\n\n' || repeat('Ein Satz mit Umlauten, äöü und 🦉. ', 400) || E'\\n\\n## Ende\\n\\nKurz.'";
     for (statement, documents) in [
-        (format!("INSERT INTO kb.document (body, source_key) VALUES ({long}, 'a')"), 1),
-        ("INSERT INTO kb.document (body) VALUES ('One.'), (''), ('   '), (E'# H\\n\\nTwo.')".to_owned(), 5),
         (
-            "INSERT INTO kb.document (body, metadata, format) SELECT '# ' || i || ' text', jsonb_build_object('i', i), 'text' \
+            format!("INSERT INTO kb.document (body, source_key) VALUES ({long}, 'a')"),
+            1,
+        ),
+        (
+            "INSERT INTO kb.document (body) VALUES ('One.'), (''), ('   '), (E'# H\\n\\nTwo.')".to_owned(),
+            5,
+        ),
+        (
+            "INSERT INTO kb.document (body, metadata, format) \
+             SELECT '# ' || i || ' text', jsonb_build_object('i', i), 'text' \
              FROM generate_series(1, 20) i"
                 .to_owned(),
             25,
@@ -68,17 +75,39 @@ fn every_statement_keeps_blocks_and_leaves_right() {
                 .to_owned(),
             26,
         ),
-        ("INSERT INTO kb.document (source_key, body) VALUES ('a', 'Ignored.') ON CONFLICT DO NOTHING".to_owned(), 26),
-        ("UPDATE kb.document SET body = body || ' And more.' WHERE metadata ? 'i'".to_owned(), 26),
-        (format!("UPDATE kb.document SET body = {long} WHERE body IN ('', 'One.')"), 26),
+        (
+            "INSERT INTO kb.document (source_key, body) VALUES ('a', 'Ignored.') ON CONFLICT DO NOTHING".to_owned(),
+            26,
+        ),
+        (
+            "UPDATE kb.document SET body = body || ' And more.' WHERE metadata ? 'i'".to_owned(),
+            26,
+        ),
+        (
+            format!("UPDATE kb.document SET body = {long} WHERE body IN ('', 'One.')"),
+            26,
+        ),
         ("UPDATE kb.document SET body = '' WHERE source_key = 'b'".to_owned(), 26),
-        ("UPDATE kb.document SET metadata = metadata || '{\"new\": [1, {\"x\": null}]}'".to_owned(), 26),
-        ("UPDATE kb.document SET title = 'T', source_key = 'key ' || id".to_owned(), 26),
-        ("UPDATE kb.document SET format = CASE format WHEN 'text' THEN 'markdown' ELSE 'text' END".to_owned(), 26),
-        ("UPDATE kb.document SET id = id + 1000, metadata = '{}' WHERE id % 2 = 0".to_owned(), 26),
+        (
+            "UPDATE kb.document SET metadata = metadata || '{\"new\": [1, {\"x\": null}]}'".to_owned(),
+            26,
+        ),
+        (
+            "UPDATE kb.document SET title = 'T', source_key = 'key ' || id".to_owned(),
+            26,
+        ),
+        (
+            "UPDATE kb.document SET format = CASE format WHEN 'text' THEN 'markdown' ELSE 'text' END".to_owned(),
+            26,
+        ),
+        (
+            "UPDATE kb.document SET id = id + 1000, metadata = '{}' WHERE id % 2 = 0".to_owned(),
+            26,
+        ),
         ("UPDATE kb.document SET id = -id, body = body || ' x'".to_owned(), 26),
         (
-            "MERGE INTO kb.document d USING (VALUES ('key 1', 'Merged.'), ('key 99', 'Inserted.')) v (k, t) ON d.source_key = v.k \
+            "MERGE INTO kb.document d USING (VALUES ('key 1', 'Merged.'), ('key 99', 'Inserted.')) v (k, t) \
+             ON d.source_key = v.k \
              WHEN MATCHED THEN UPDATE SET body = v.t WHEN NOT MATCHED THEN INSERT (source_key, body) VALUES (v.k, v.t)"
                 .to_owned(),
             27,
@@ -134,10 +163,14 @@ fn what_a_user_sets_by_hand_in_managed_columns_is_set_right() {
     refused(
         &mut client,
         r#"
-        INSERT INTO kb.document (body) VALUES (NULL) --> 23502 null value in column "body" of relation "document" violates not-null constraint
-        INSERT INTO kb.document (body, format) VALUES ('x', 'html') --> 23514 new row for relation "document" violates check constraint "document_format_check"
-        INSERT INTO kb.document (body, metadata) VALUES ('x', '[1]') --> 23514 new row for relation "document" violates check constraint "document_metadata_check"
-        INSERT INTO kb.document (body, source_key) VALUES ('x', 'k'), ('y', 'k') --> 23505 duplicate key value violates unique constraint "document_source_key_key"
+        INSERT INTO kb.document (body) VALUES (NULL)
+            --> 23502 null value in column "body" of relation "document" violates not-null constraint
+        INSERT INTO kb.document (body, format) VALUES ('x', 'html')
+            --> 23514 new row for relation "document" violates check constraint "document_format_check"
+        INSERT INTO kb.document (body, metadata) VALUES ('x', '[1]')
+            --> 23514 new row for relation "document" violates check constraint "document_metadata_check"
+        INSERT INTO kb.document (body, source_key) VALUES ('x', 'k'), ('y', 'k')
+            --> 23505 duplicate key value violates unique constraint "document_source_key_key"
         "#,
     );
     assert_cut(&mut client);
@@ -149,10 +182,12 @@ fn an_unchanged_body_keeps_its_leaves() {
     let mut client = collection(&database);
     run(
         &mut client,
-        "INSERT INTO kb.document (source_key, body) SELECT 'k' || i, 'Document ' || i || ' is about rivers.' FROM generate_series(1, 20) i; \
+        "INSERT INTO kb.document (source_key, body) SELECT 'k' || i, 'Document ' || i || ' is about rivers.' \
+         FROM generate_series(1, 20) i; \
          SELECT raptor_build('kb'); SELECT graph_extract('kb')",
     );
-    let state = "SELECT (SELECT string_agg(id || text, ',' ORDER BY id) FROM kb.node) || (SELECT count(*) FROM kb.change) \
+    let state = "SELECT (SELECT string_agg(id || text, ',' ORDER BY id) FROM kb.node) || (SELECT count(*) \
+        FROM kb.change) \
                  || (SELECT string_agg(id::text, ',' ORDER BY id) FROM kb.block)";
     let before: String = one(&mut client, state);
     for statement in [
@@ -176,9 +211,11 @@ fn metadata_reaches_leaves_and_summaries() {
         &mut client,
         "INSERT INTO kb.document (id, body, metadata) SELECT i, 'Anna Ahl met Bert Beck in Ulm, note ' || i, \
            jsonb_build_object('lang', 'en', 'tenant', 'acme', 'n', i) FROM generate_series(1, 3) i; \
-         SELECT raptor_build('kb'); SELECT graph_extract('kb'); SELECT graph_communities('kb'); SELECT graph_summarize('kb')",
+         SELECT raptor_build('kb'); SELECT graph_extract('kb'); SELECT graph_communities('kb'); \
+         SELECT graph_summarize('kb')",
     );
-    let shared = "SELECT (SELECT metadata FROM kb.node WHERE level > 0)::text || (SELECT metadata FROM kb.community WHERE size > 1)::text";
+    let shared = "SELECT (SELECT metadata FROM kb.node WHERE level > 0)::text || (SELECT metadata FROM kb.community \
+        WHERE size > 1)::text";
     let both = |pairs: &str| pairs.repeat(2);
     assert_eq!(
         one::<String>(&mut client, shared),
@@ -208,7 +245,8 @@ fn a_large_statement_is_recorded_once_and_taken_up_in_one_pass() {
     let mut client = collection(&database);
     let documents = |n: i32| {
         format!(
-            "INSERT INTO kb.document (body, source_key) SELECT 'Note ' || i || ' on moss.', 'k' || i FROM generate_series(1, {n}) i"
+            "INSERT INTO kb.document (body, source_key) SELECT 'Note ' || i || ' on moss.', 'k' || i \
+             FROM generate_series(1, {n}) i"
         )
     };
     let counts = |client: &mut Client| {
@@ -237,7 +275,8 @@ fn a_large_statement_is_recorded_once_and_taken_up_in_one_pass() {
     assert_eq!(counts(&mut client), (10_000, 10_000, 0));
     run(
         &mut client,
-        "UPDATE kb.document SET body = 'Cut at once.' WHERE source_key = 'k1'; DELETE FROM kb.document WHERE source_key = 'k2'",
+        "UPDATE kb.document SET body = 'Cut at once.' WHERE source_key = 'k1'; \
+         DELETE FROM kb.document WHERE source_key = 'k2'",
     );
     assert_eq!(counts(&mut client), (9_998, 9_998, 1));
     run(&mut client, "SELECT graph_communities('kb')");
@@ -268,7 +307,8 @@ fn rollback_and_savepoints_leave_what_was() {
     run(
         &mut client,
         "INSERT INTO kb.document (body) SELECT 'Anna Ahl met Bert Beck in Ulm, ' || i FROM generate_series(1, 5) i; \
-         SELECT raptor_build('kb'); SELECT graph_extract('kb'); SELECT graph_communities('kb'); SELECT graph_summarize('kb')",
+         SELECT raptor_build('kb'); SELECT graph_extract('kb'); SELECT graph_communities('kb'); \
+         SELECT graph_summarize('kb')",
     );
     let before = rows(&mut client, "kb");
     for statement in [
@@ -277,7 +317,8 @@ fn rollback_and_savepoints_leave_what_was() {
         "UPDATE kb.document SET metadata = '{\"a\": 1}', id = id + 50",
         "DELETE FROM kb.document",
         "TRUNCATE kb.document",
-        "SELECT rag_add('kb', 'Carl left Bonn.'); SELECT raptor_build('kb', cluster_size => 2); SELECT graph_extract('kb'); \
+        "SELECT rag_add('kb', 'Carl left Bonn.'); SELECT raptor_build('kb', cluster_size => 2); \
+         SELECT graph_extract('kb'); \
            SELECT graph_communities('kb'); SELECT graph_summarize('kb')",
         "SELECT graph_add('kb', 'Anna Ahl', 'knows', 'Carl')",
         "SELECT rag_alter('kb', '{\"leaf_tokens\": 50, \"leaf_overlap\": 0}')",

@@ -32,8 +32,10 @@ fn marked(client: &mut Client, options: &str) -> i64 {
     );
     let document: i64 = one(
         client,
-        "INSERT INTO kb.document (title, source_key, metadata, body) VALUES ('Zyxwvut title', 'zyxwvut.md', '{\"lang\": \"en\", \"x\": \"zyxwvut\"}', \
-           E'# Zyxwvut\\n\\nMarie Curie discovered Polonium at Zyxwvut. Zyxwvut Institute hired Marie Curie. Zyxwvut Institute paid Pierre Curie.') RETURNING id",
+        "INSERT INTO kb.document (title, source_key, metadata, body) \
+         VALUES ('Zyxwvut title', 'zyxwvut.md', '{\"lang\": \"en\", \"x\": \"zyxwvut\"}', \
+           E'# Zyxwvut\\n\\nMarie Curie discovered Polonium at Zyxwvut. Zyxwvut Institute hired Marie Curie. Zyxwvut \
+           Institute paid Pierre Curie.') RETURNING id",
     );
     run(client, BUILD);
     run(
@@ -87,7 +89,8 @@ fn assert_forgotten(client: &mut Client, document: i64) {
     // Reports that drew on it are empty and out of the search, until they are written anew.
     let reports: i64 = one(
         client,
-        "SELECT count(*) FROM kb.community WHERE NOT stale OR (num_nonnulls(title, summary, findings, text, rating, embedding) > 0)",
+        "SELECT count(*) FROM kb.community WHERE NOT stale OR (num_nonnulls(title, summary, findings, text, rating, \
+         embedding) > 0)",
     );
     assert_eq!(reports, 0);
     assert!(
@@ -151,7 +154,8 @@ fn a_changed_body_takes_every_trace_of_the_old_one() {
     run(
         &mut client,
         &format!(
-            "UPDATE kb.document SET body = 'Nothing.', title = NULL, source_key = NULL, metadata = '{{}}' WHERE id = {document}"
+            "UPDATE kb.document SET body = 'Nothing.', title = NULL, source_key = NULL, metadata = '{{}}' \
+             WHERE id = {document}"
         ),
     );
     assert_forgotten(&mut client, document);
@@ -200,7 +204,8 @@ fn another_id_is_another_document() {
     run(
         &mut client,
         &format!(
-            "UPDATE kb.document SET id = 77, body = 'Nothing.', title = '', source_key = '', metadata = '{{}}' WHERE id = {document}"
+            "UPDATE kb.document SET id = 77, body = 'Nothing.', title = '', source_key = '', metadata = '{{}}' \
+             WHERE id = {document}"
         ),
     );
     assert_forgotten(&mut client, document);
@@ -241,7 +246,8 @@ fn what_was_stated_by_hand_stays_as_it_was_stated() {
     );
     run(
         &mut client,
-        "SELECT graph_add('kb', 'Anna Ahl', 'met', 'Bert Beck', 'by hand', weight => 7.5, properties => '{\"year\": 1999}'); \
+        "SELECT graph_add('kb', 'Anna Ahl', 'met', 'Bert Beck', 'by hand', weight => 7.5, \
+         properties => '{\"year\": 1999}'); \
          INSERT INTO kb.entity (name, type, description) VALUES ('Carl', 'person', 'plain'); \
          INSERT INTO kb.relation (source_id, predicate, target_id, weight) \
            SELECT a.id, 'knows', c.id, 2.5 FROM kb.entity a, kb.entity c WHERE a.key = 'anna ahl' AND c.key = 'carl'; \
@@ -261,7 +267,8 @@ fn what_was_stated_by_hand_stays_as_it_was_stated() {
     }
     // Stated by hand after a document said so: the document's words are not taken over.
     run(&mut client, "SELECT graph_add('kb', 'Anna Ahl', 'likes', 'Dora')");
-    let state = "SELECT string_agg(format('%s %s %s', predicate, weight, coalesce(description, '-')), ', ' ORDER BY predicate) FROM kb.relation";
+    let state = "SELECT string_agg(format('%s %s %s', predicate, weight, coalesce(description, '-')), ', ' \
+        ORDER BY predicate) FROM kb.relation";
     let weights: Vec<f64> = list(&mut client, "SELECT weight FROM kb.relation ORDER BY predicate");
     assert_eq!(
         weights,
@@ -311,8 +318,10 @@ fn properties_read_in_a_document_go_with_it() {
     run(
         &mut client,
         &format!(
-            "SELECT graph_add('kb', 'Anna Ahl', 'met', 'Bert Beck', document_id => {second}, properties => '{{\"place\": \"Ulm\"}}'); \
-             SELECT graph_add('kb', 'Anna Ahl', 'met', 'Bert Beck', document_id => {first}, properties => '{{\"note\": \"zyxwvut\"}}')"
+            "SELECT graph_add('kb', 'Anna Ahl', 'met', 'Bert Beck', document_id => {second}, \
+             properties => '{{\"place\": \"Ulm\"}}'); \
+             SELECT graph_add('kb', 'Anna Ahl', 'met', 'Bert Beck', document_id => {first}, \
+             properties => '{{\"note\": \"zyxwvut\"}}')"
         ),
     );
     run(&mut client, &format!("DELETE FROM kb.document WHERE id = {first}"));

@@ -37,7 +37,8 @@ fn each_format_is_stored_as_text_or_markdown() {
         (
             "html",
             "markdown",
-            "<html><head><title>t</title><style>p {}</style></head><body><h1>Title</h1><p>One &amp; <a href='x'>two</a>.</p>\
+            "<html><head><title>t</title><style>p {}</style></head><body><h1>Title</h1><p>One &amp; \
+             <a href='x'>two</a>.</p>\
              <script>evil()</script><h2>Part</h2><ul><li>a</li><li>b</li></ul></body></html>",
             "# Title\n\nOne & two.\n\n## Part\n\n- a\n- b\n",
         ),
@@ -50,7 +51,8 @@ fn each_format_is_stored_as_text_or_markdown() {
         (
             "json",
             "markdown",
-            "[{\"name\": \"Anna\", \"zip\": 12345678901234567890123}, {\"name\": \"Bert\", \"at\": {\"city\": \"Ulm\"}}]",
+            "[{\"name\": \"Anna\", \"zip\": 12345678901234567890123}, {\"name\": \"Bert\", \
+             \"at\": {\"city\": \"Ulm\"}}]",
             "## Anna\n\nname: Anna\nzip: 12345678901234567890123\n\n## Bert\n\nname: Bert\n  at.city: Ulm\n",
         ),
         ("html", "markdown", "", ""),

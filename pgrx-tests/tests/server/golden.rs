@@ -193,7 +193,9 @@ fn the_transcripts_are_what_psql_shows() {
     for path in files("golden", "sql") {
         let script = fs::read_to_string(&path).unwrap();
         let database = Database::empty();
-        let output = database.psql(&format!("\\set ECHO all\n{script}")).replace(database.name(), "mydb");
+        let output = database
+            .psql(&format!("\\set ECHO all\n{script}"))
+            .replace(database.name(), "mydb");
         results.push((path.with_extension("out"), tidy(&output)));
     }
     let outputs: BTreeSet<PathBuf> = results.iter().map(|(path, _)| path.clone()).collect();

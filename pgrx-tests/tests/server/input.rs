@@ -12,7 +12,8 @@ fn collection(database: &Database) -> Client {
         &mut client,
         "SELECT rag_create('kb', 8); \
          INSERT INTO kb.document (body) VALUES ('Anna Ahl met Bert Beck.'), ('Bert Beck met Carl Cole.'); \
-         SELECT raptor_build('kb'); SELECT graph_extract('kb'); SELECT graph_communities('kb'); SELECT graph_summarize('kb')",
+         SELECT raptor_build('kb'); SELECT graph_extract('kb'); SELECT graph_communities('kb'); \
+         SELECT graph_summarize('kb')",
     );
     client
 }
@@ -70,8 +71,10 @@ fn functions(client: &mut Client) -> Vec<(String, Vec<(String, String)>)> {
     let rows = client
         .query(
             "SELECT p.proname::text, p.proargnames[1:p.pronargs], \
-                    ARRAY(SELECT format_type(t, NULL) FROM unnest(p.proargtypes::oid[]) WITH ORDINALITY AS a (t, n) ORDER BY n) \
-             FROM pg_proc p JOIN pg_depend d ON d.classid = 'pg_proc'::regclass AND d.objid = p.oid AND d.deptype = 'e' \
+                    ARRAY(SELECT format_type(t, NULL) FROM unnest(p.proargtypes::oid[]) WITH ORDINALITY AS a (t, n) \
+                    ORDER BY n) \
+             FROM pg_proc p JOIN pg_depend d ON d.classid = 'pg_proc'::regclass AND d.objid = p.oid \
+             AND d.deptype = 'e' \
              JOIN pg_extension e ON e.oid = d.refobjid \
              WHERE e.extname = 'pg_graphrag' AND p.proname NOT LIKE '\\_%' ORDER BY 1",
             &[],
@@ -216,29 +219,35 @@ fn every_argument_says_what_it_takes() {
         SELECT graph_add('kb', 's', 'p', 'o', weight => '-infinity') --> 22023 weight must be a positive finite number
         SELECT graph_add('kb', 's', 'p', 'o', weight => 0) --> 22023 weight must be a positive finite number
         SELECT graph_add('kb', 's', 'p', 'o', weight => -1) --> 22023 weight must be a positive finite number
-        SELECT graph_add('kb', 's', 'p', 'o', document_id => 1, weight => 2) --> 22023 weight cannot be given for a relation read in a document
+        SELECT graph_add('kb', 's', 'p', 'o', document_id => 1, weight => 2)
+            --> 22023 weight cannot be given for a relation read in a document
         SELECT graph_add('kb', 's', 'p', 'o', quote => 'q') --> 22023 a quote needs the document_id that it stands in
         SELECT graph_add('kb', 's', 'p', 'o', document_id => 99) --> P0002 document 99 does not exist in collection "kb"
         SELECT graph_add('kb', 's', 'p', 'o', document_id => -1) --> P0002 document -1 does not exist in collection "kb"
-        SELECT graph_add('kb', 's', 'p', 'o', document_id => 1, quote => 'nowhere') --> 22023 the quote does not stand in document 1
+        SELECT graph_add('kb', 's', 'p', 'o', document_id => 1, quote => 'nowhere')
+            --> 22023 the quote does not stand in document 1
         SELECT graph_add('kb', 's', 'p', 'o', properties => '[]') --> 22023 properties must be a JSON object
         SELECT rag_add('kb', 'x', metadata => '[1]') --> 22023 metadata must be a JSON object
         SELECT rag_add('kb', 'x', format => 'pdf') --> 22023 unknown format "pdf"
         SELECT rag_add('kb', 'x', format => 'HTML') --> 22023 unknown format "HTML"
-        SELECT rag_add('kb', 'x', source_key => repeat('k', 2001)) --> 23514 new row for relation "document" violates check constraint "document_source_key_check"
+        SELECT rag_add('kb', 'x', source_key => repeat('k', 2001))
+            --> 23514 new row for relation "document" violates check constraint "document_source_key_check"
         SELECT rag_chunk('x', 'pdf') --> 22023 unknown format "pdf"
         SELECT rag_chunk('x', 'csv') --> 22023 rag_chunk cuts 'text' and 'markdown'
         SELECT rag_chunk('x', leaf_tokens => 7) --> 22023 leaf_tokens is 7, but must be at least 8
         SELECT rag_chunk('x', leaf_tokens => -7) --> 22023 leaf_tokens must be between 0 and 2147483647
         SELECT rag_chunk('x', block_tokens => 100) --> 22023 block_tokens is 100, but must be at least leaf_tokens (200)
-        SELECT rag_chunk('x', block_tokens => 2147483647) --> 22023 block_tokens is 2147483647, but must be at most 100000
+        SELECT rag_chunk('x', block_tokens => 2147483647)
+            --> 22023 block_tokens is 2147483647, but must be at most 100000
         SELECT rag_chunk('x', overlap => 101) --> 22023 overlap is 101, but must be at most half of leaf_tokens (100)
         SELECT rag_chunk('x', overlap => -1) --> 22023 overlap must be between 0 and 2147483647
         SELECT raptor_search('kb', '[NaN,0,0,0,0,0,0,0]'::vector) --> 22000 NaN not allowed in vector
         SELECT raptor_search('kb', '[-Infinity,0,0,0,0,0,0,0]'::vector) --> 22000 infinite value not allowed in vector
         SELECT raptor_search('kb', '[1,0]'::vector) --> 22023 the query vector has 2 dimensions, the collection 8
-        SELECT raptor_search('kb', array_fill(1, ARRAY[16000])::vector) --> 22023 the query vector has 16000 dimensions, the collection 8
-        SELECT raptor_search('kb', 'x', nope => 1) --> 42883 function raptor_search(unknown, unknown, nope => integer) does not exist
+        SELECT raptor_search('kb', array_fill(1, ARRAY[16000])::vector)
+            --> 22023 the query vector has 16000 dimensions, the collection 8
+        SELECT raptor_search('kb', 'x', nope => 1)
+            --> 42883 function raptor_search(unknown, unknown, nope => integer) does not exist
         SELECT rag_add('kb', 'x', metadata => '{"a": 1') --> 22P02 invalid input syntax for type json
         SELECT rag_add('kb', 'x', metadata => '{"a": "\u0000"}') --> 22P05 unsupported Unicode escape sequence
         "#,
@@ -274,7 +283,8 @@ fn every_argument_says_what_it_takes() {
     // And nothing of all that is left behind.
     let state: Vec<i64> = list(
         &mut client,
-        "SELECT count(*) FROM kb.document UNION ALL SELECT count(*) FROM kb.entity UNION ALL SELECT count(*) FROM kb.relation \
+        "SELECT count(*) FROM kb.document UNION ALL SELECT count(*) FROM kb.entity UNION ALL SELECT count(*) \
+         FROM kb.relation \
          UNION ALL SELECT count(*) FROM kb.change",
     );
     assert_eq!(state, [2, 3, 2, 0]);
@@ -289,7 +299,8 @@ fn parameters_of_the_server_are_known_by_name() {
         r#"
         SET graphrag.nonsense = 1 --> 42602 invalid configuration parameter name "graphrag.nonsense"
         SET graphrag.build_memory = 'much' --> 22023 invalid value for parameter "graphrag.build_memory": "much"
-        SET graphrag.build_memory = '1kB' --> 22023 1 kB is outside the valid range for parameter "graphrag.build_memory" (1024 kB .. 2147483647 kB)
+        SET graphrag.build_memory = '1kB'
+            --> 22023 1 kB is outside the valid range for parameter "graphrag.build_memory" (1024 kB .. 2147483647 kB)
         "#,
     );
     assert_eq!(
@@ -313,8 +324,10 @@ fn a_budget_that_is_too_small_says_what_it_takes() {
     let mut client = database.client();
     run(
         &mut client,
-        "SELECT rag_create('kb', 2000); INSERT INTO kb.document (body) SELECT 'Note ' || i FROM generate_series(1, 400) i; \
-         INSERT INTO kb.entity (name) SELECT 'Entity ' || i FROM generate_series(1, 20000) i; SET graphrag.build_memory = '1MB'",
+        "SELECT rag_create('kb', 2000); INSERT INTO kb.document (body) SELECT 'Note ' || i \
+         FROM generate_series(1, 400) i; \
+         INSERT INTO kb.entity (name) SELECT 'Entity ' || i FROM generate_series(1, 20000) i; \
+         SET graphrag.build_memory = '1MB'",
     );
     for (build, what) in [
         ("SELECT raptor_build('kb')", "the tree of this collection"),
@@ -340,7 +353,8 @@ fn a_budget_that_is_too_small_says_what_it_takes() {
         let statement = hint.split(',').next().unwrap();
         run(&mut client, &format!("BEGIN; {statement}; {build}; ROLLBACK"));
     }
-    let texts = "SELECT rag_create('long', 8, settings => '{\"inline_rows\": 3000}'); INSERT INTO long.document (body, format) \
+    let texts = "SELECT rag_create('long', 8, settings => '{\"inline_rows\": 3000}'); \
+        INSERT INTO long.document (body, format) \
                  SELECT repeat(i || ' ', 190), 'text' FROM generate_series(1, 3000) i";
     run(&mut client, texts);
     let error = failure(

@@ -10,7 +10,8 @@ fn status(client: &mut Client) -> Vec<String> {
     list(
         client,
         "SELECT step || ' ' || done || '/' || total || CASE WHEN failed > 0 THEN ' failed' ELSE '' END \
-           || CASE WHEN pending <> total - done THEN ' unsound' ELSE '' END || CASE WHEN built_at IS NULL THEN '' ELSE ' built' END \
+           || CASE WHEN pending <> total - done THEN ' unsound' ELSE '' END || CASE WHEN built_at IS NULL THEN '' \
+           ELSE ' built' END \
          FROM rag_status('kb')",
     )
 }
@@ -57,7 +58,7 @@ fn status_says_how_far_each_step_is() {
     assert_eq!(
         status(&mut client),
         [
-            "chunk 5/5",
+            "chunk 5/5 built",
             "embed 5/5",
             "tree 4/4 built",
             "extract 0/5",
@@ -94,7 +95,7 @@ fn status_says_how_far_each_step_is() {
     let after = status(&mut client);
     assert_eq!(
         (after[0].as_str(), after[5].as_str()),
-        ("chunk 4/4", "reports 0/1 built")
+        ("chunk 4/4 built", "reports 0/1 built")
     );
     run(&mut client, "TRUNCATE kb.document");
     let empty: i64 = one(&mut client, "SELECT sum(total)::bigint FROM rag_status('kb')");
@@ -122,7 +123,8 @@ fn another_size_of_leaves_cuts_every_document_anew() {
     run(
         &mut client,
         "INSERT INTO kb.document (body) SELECT string_agg('Sentence ' || i || ' of ' || d || '.', ' ') \
-         FROM generate_series(1, 3) d, generate_series(1, 60) i GROUP BY d; SELECT graph_extract('kb'); SELECT raptor_build('kb')",
+         FROM generate_series(1, 3) d, generate_series(1, 60) i GROUP BY d; SELECT graph_extract('kb'); \
+         SELECT raptor_build('kb')",
     );
     let before: Vec<i64> = list(&mut client, "SELECT id FROM kb.node WHERE level = 0 ORDER BY 1");
     run(
@@ -146,7 +148,13 @@ fn another_size_of_leaves_cuts_every_document_anew() {
     run(&mut client, "SELECT raptor_build('kb')");
     assert_eq!(
         status(&mut client)[..4],
-        ["chunk 3/3", "embed 33/33", "tree 33/33 built", "extract 0/3 built"].map(|step| {
+        [
+            "chunk 3/3 built",
+            "embed 33/33",
+            "tree 33/33 built",
+            "extract 0/3 built"
+        ]
+        .map(|step| {
             // The number of leaves is what the cutter makes of it; that there are more and all are done is the point.
             let leaves: i64 = one(&mut client, "SELECT count(*) FROM kb.node WHERE level = 0");
             step.replace("33", &leaves.to_string())
@@ -205,7 +213,8 @@ fn fixed_and_unknown_settings_are_refused() {
         SELECT rag_alter('kb', '{"embedder": "nope"}') --> 22023 unknown embedder "nope"
         SELECT rag_alter('kb', '{"embedder": null}') --> 22023 unknown embedder ""
         SELECT rag_alter('kb', '7') --> 22023 settings must be a JSON object
-        SELECT rag_alter('kb', '{"leaf_tokens": 100, "leaf_overlap": 90}') --> 22023 leaf_overlap is 90, but must be at most half of leaf_tokens (50)
+        SELECT rag_alter('kb', '{"leaf_tokens": 100, "leaf_overlap": 90}')
+            --> 22023 leaf_overlap is 90, but must be at most half of leaf_tokens (50)
         "#,
     );
     let hint = failure(&mut client, "SELECT rag_alter('kb', '{\"leaf\": 16}')");
@@ -225,105 +234,6 @@ fn fixed_and_unknown_settings_are_refused() {
         "SELECT string_agg(value::text, ' ' ORDER BY key) FROM kb.setting WHERE key IN ('cluster_size', 'dimensions')",
     );
     assert_eq!(kept, "3 8");
-}
-
-#[test]
-fn a_language_brings_its_stop_words() {
-    let database = Database::new();
-    let mut client = database.client();
-    for language in ["simple", "german", "english"] {
-        run(
-            &mut client,
-            &format!("SELECT rag_create('{language}', language => '{language}')"),
-        );
-        let shown: String = one(
-            &mut client,
-            &format!("SELECT language FROM rag_collections WHERE collection = '{language}'"),
-        );
-        assert_eq!(shown, language);
-    }
-    let same = |client: &mut Client, collection: &str, with: &str, without: &str| -> bool {
-        one(
-            client,
-            &format!("SELECT rag_embed('{collection}', '{with}') = rag_embed('{collection}', '{without}')"),
-        )
-    };
-    assert!(same(&mut client, "german", "der Hund und die Katze", "Hund Katze"));
-    assert!(!same(&mut client, "german", "the dog", "dog"));
-    assert!(same(&mut client, "english", "the dog", "dog"));
-    assert!(!same(&mut client, "english", "der Hund und die Katze", "Hund Katze"));
-    assert!(!same(&mut client, "simple", "the dog", "dog"));
-    assert!(!same(&mut client, "simple", "der Hund und die Katze", "Hund Katze"));
-}
-
-#[test]
-fn partitions_are_the_values_of_their_keys() {
-    let database = Database::new();
-    let mut client = database.client();
-    run(
-        &mut client,
-        "SELECT rag_create('kb', partition_by => '{tenant}'); SELECT rag_create('two', partition_by => ARRAY['it''s', 'b\"\\c'])",
-    );
-    run(
-        &mut client,
-        "INSERT INTO kb.document (body, metadata) SELECT 'Note ' || n || ' of ' || coalesce(t, 'nobody'), \
-           CASE WHEN t IS NULL THEN '{}' ELSE jsonb_build_object('tenant', t) END \
-         FROM generate_series(1, 3) n, unnest(ARRAY['acme', 'null', NULL]) t; \
-         INSERT INTO kb.document (body, metadata) VALUES ('Note 4', '{\"tenant\": null}'), ('Note 5', '{\"tenant\": 7}'), \
-           ('Note 6', '{\"tenant\": {\"b\": [1, null], \"a\": \"é\"}}'); \
-         SELECT raptor_build('kb')",
-    );
-    let found: Vec<String> = list(
-        &mut client,
-        "SELECT format('%s: %s documents, %s leaves, %s roots', d.partition, count(*), \
-           (SELECT count(*) FROM kb.node n WHERE n.partition = d.partition AND level = 0), \
-           (SELECT count(*) FROM kb.node n WHERE n.partition = d.partition \
-              AND NOT EXISTS (SELECT FROM kb.node_child c WHERE c.child_id = n.id))) \
-         FROM kb.document d GROUP BY d.partition ORDER BY d.partition COLLATE \"C\"",
-    );
-    assert_eq!(
-        found,
-        [
-            "\"acme\": 3 documents, 3 leaves, 1 roots",
-            "\"null\": 3 documents, 3 leaves, 1 roots",
-            "7: 1 documents, 1 leaves, 1 roots",
-            "null: 4 documents, 4 leaves, 1 roots",
-            "{\"a\": \"é\", \"b\": [1, null]}: 1 documents, 1 leaves, 1 roots",
-        ]
-    );
-    let mixed: i64 = one(
-        &mut client,
-        "SELECT count(*) FROM kb.node_child c JOIN kb.node p ON p.id = c.parent_id JOIN kb.node n ON n.id = c.child_id \
-         WHERE p.partition <> n.partition",
-    );
-    assert_eq!(mixed, 0);
-    run(
-        &mut client,
-        "INSERT INTO two.document (body, metadata) VALUES ('x', '{\"it''s\": 1, \"b\\\"\\\\c\": \"q\"}'), ('y', '{\"it''s\": 2}')",
-    );
-    let two: Vec<String> = list(&mut client, "SELECT partition FROM two.document ORDER BY body");
-    assert_eq!(two, ["[1, \"q\"]", "[2, null]"]);
-    let keys: Vec<String> = one(
-        &mut client,
-        "SELECT partition_by FROM rag_collections WHERE collection = 'two'",
-    );
-    assert_eq!(keys, ["it's", "b\"\\c"]);
-    // How strings are quoted in the session is not the collection's business.
-    run(
-        &mut client,
-        "SET standard_conforming_strings = off; SELECT rag_create('old', partition_by => ARRAY[E'a\\\\b']); RESET ALL",
-    );
-    run(
-        &mut client,
-        "INSERT INTO old.document (body, metadata) VALUES ('x', '{\"a\\\\b\": 5}')",
-    );
-    assert_eq!(one::<String>(&mut client, "SELECT partition FROM old.document"), "5");
-    refused(
-        &mut client,
-        r#"
-        SELECT rag_create('three', partition_by => '{a,NULL}') --> 22004 a key of partition_by must not be null
-        "#,
-    );
 }
 
 #[test]
@@ -407,7 +317,8 @@ fn drop_takes_all_of_a_collection_and_nothing_else() {
     );
     let left: Vec<String> = list(
         &mut client,
-        "SELECT nspname::text FROM pg_namespace WHERE nspname IN ('kb', 'other') UNION ALL SELECT relname::text FROM pg_class WHERE relname = 'neighbour'",
+        "SELECT nspname::text FROM pg_namespace WHERE nspname IN ('kb', 'other') UNION ALL SELECT relname::text \
+         FROM pg_class WHERE relname = 'neighbour'",
     );
     assert_eq!(left, ["other", "neighbour"]);
     refused(
@@ -426,12 +337,14 @@ fn the_list_shows_what_one_may_read() {
     let mut client = database.client();
     run(
         &mut client,
-        "SELECT rag_create('b', 8, partition_by => '{tenant,year}'), rag_create('a', 16, language => 'german'); CREATE SCHEMA c; \
+        "SELECT rag_create('b', 8, partition_by => '{tenant,year}'), rag_create('a', 16, language => 'german'); \
+         CREATE SCHEMA c; \
          CREATE TABLE c.setting (key text, value jsonb)",
     );
     let rows: Vec<String> = list(
         &mut client,
-        "SELECT concat_ws(' ', collection, owner, dimensions, embedder, summarizer, extractor, language, partition_by) FROM rag_collections",
+        "SELECT concat_ws(' ', collection, owner, dimensions, embedder, summarizer, extractor, language, \
+         partition_by) FROM rag_collections",
     );
     let models = "builtin:hash builtin:frequency builtin:cooccurrence";
     assert_eq!(
@@ -452,4 +365,46 @@ fn the_list_shows_what_one_may_read() {
         list::<String>(&mut other, "SELECT collection FROM rag_collections"),
         ["a"]
     );
+}
+
+#[test]
+fn a_schema_that_is_renamed_is_the_same_collection() {
+    let database = Database::new();
+    let mut client = database.client();
+    run(&mut client, "SELECT rag_create('kb', 32)");
+    let first = add(&mut client, "kb", "Anna Ahl met Bert Beck.");
+    run(
+        &mut client,
+        "SELECT raptor_build('kb'); ALTER SCHEMA kb RENAME TO \"New name\"",
+    );
+    // A column of the user's own does not disturb the triggers either.
+    run(
+        &mut client,
+        "ALTER TABLE \"New name\".document ADD COLUMN mine int DEFAULT 7",
+    );
+    add(&mut client, "New name", "Carl Cole left Bonn.");
+    run(
+        &mut client,
+        &format!(
+            "INSERT INTO \"New name\".document (body, mine) VALUES ('Dora Dahl saw Emil Ems.', 8); \
+             UPDATE \"New name\".document SET body = 'Anna Ahl called Bert Beck.' WHERE id = {first}; \
+             SELECT raptor_build('New name'); SELECT graph_extract('New name'); \
+             SELECT graph_communities('New name'); SELECT graph_summarize('New name')"
+        ),
+    );
+    assert_eq!(misplaced(&mut client, "\"New name\""), 0);
+    let found: String = one(
+        &mut client,
+        "SELECT text FROM raptor_search('New name', 'Anna Ahl called', k => 1)",
+    );
+    assert_eq!(found, "Anna Ahl called Bert Beck.");
+    assert_eq!(
+        one::<i64>(&mut client, "SELECT count(*) FROM graph_local('New name', 'Anna Ahl')"),
+        1
+    );
+    refused(
+        &mut client,
+        "SELECT rag_status('kb') --> 3F000 collection \"kb\" does not exist",
+    );
+    run(&mut client, "SELECT rag_drop('New name')");
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use pg_graphrag_tests::Database;
 use postgres::{Client, Config, NoTls};
 
-use crate::rights::{state, texts};
+use crate::rights::{ends, texts};
 use crate::support::run;
 
 /// SQL that makes and fills a collection: a tree, a graph with evidence and with a relation by hand, reports, and two
@@ -154,9 +154,9 @@ fn a_collection_can_be_renamed_and_given_away() {
     let before = found(&mut client, "kb", "");
     run(&mut client, "ALTER SCHEMA kb RENAME TO \"Q1 docs\"");
     assert_eq!(found(&mut client, "Q1 docs", ""), before);
-    assert_eq!(state(&mut client, "SELECT * FROM raptor_search('kb', 'ship')"), "3F000");
+    ends(&mut client, "SELECT * FROM raptor_search('kb', 'ship')", "3F000");
     run(&mut admin, &format!("REASSIGN OWNED BY {old} TO {new}"));
-    assert_eq!(state(&mut client, "SELECT raptor_build('Q1 docs')"), "42501");
+    ends(&mut client, "SELECT raptor_build('Q1 docs')", "42501");
     let mut client = database.client_as(&new);
     run(
         &mut client,
@@ -222,7 +222,7 @@ fn only_reads(client: &mut Client) {
         "SELECT rag_drop('kb')",
         "DELETE FROM kb.document",
     ] {
-        assert_eq!(state(client, sql), "25006", "{sql}");
+        ends(client, sql, "25006");
     }
 }
 

@@ -62,8 +62,8 @@ pub fn failure(client: &mut Client, sql: &str) -> DbError {
     error
 }
 
-/// Each statement of a table must fail with its SQLSTATE and exactly its message. A row is `statement --> SQLSTATE message`;
-/// what follows the statement may stand in a line of its own.
+/// Each statement of a table must fail with its SQLSTATE and exactly its message. A row is
+/// `statement --> SQLSTATE message`; what follows the statement may stand in a line of its own.
 #[track_caller]
 pub fn refused(client: &mut Client, table: &str) {
     let mut statement = "";
@@ -106,7 +106,8 @@ pub fn rows(client: &mut impl GenericClient, collection: &str) -> Vec<String> {
     let tables: Vec<String> = list(
         client,
         &format!(
-            "SELECT oid::regclass::text FROM pg_class WHERE relnamespace = '{collection}'::regnamespace AND relkind = 'r' ORDER BY 1"
+            "SELECT oid::regclass::text FROM pg_class WHERE relnamespace = '{collection}'::regnamespace \
+             AND relkind = 'r' ORDER BY 1"
         ),
     );
     tables
