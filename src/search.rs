@@ -178,7 +178,8 @@ pub fn drop_index(collection: &Collection, table: &str) -> Result<()> {
     Ok(())
 }
 
-fn has_index(collection: &Collection, table: &str) -> Result<bool> {
+/// Whether a table has its HNSW index.
+pub fn has_index(collection: &Collection, table: &str) -> Result<bool> {
     let sql = "SELECT EXISTS (SELECT FROM pg_class WHERE relnamespace = $1 AND relname = $2)";
     collection.query_one(
         sql,

@@ -11,10 +11,12 @@ use pgrx::PgSqlErrorCode;
 use pgrx::pg_sys;
 
 use crate::error::{Error, Result, required};
+use crate::ingest::will_drop_index;
 use crate::model::{Embedder, Extractor, Summarizer};
 use crate::pg::frame::{AsUser, Frame, is_member_of, is_read_only};
 use crate::pg::trigger::misplaced;
 use crate::pg::{lock, spi};
+use crate::search::has_index;
 
 /// Version of the tables of a collection; one with another version has to be migrated first.
 pub const LAYOUT: i64 = 1;
@@ -81,7 +83,23 @@ impl Collection {
 
     /// Opens a collection for a function that derives rows from documents: like [`Collection::write`], one at a time.
     pub fn build(name: Option<&str>) -> Result<Collection> {
+        Self::write(name)?.building()
+    }
+
+    /// Like [`Collection::build`], for a function that may make or drop the index of `node`.
+    ///
+    /// The table is locked first: a transaction that has inserted and goes on to delete would else hold what this one waits
+    /// for, and wait for what this one holds.
+    pub fn build_nodes(name: Option<&str>) -> Result<Collection> {
         let collection = Self::write(name)?;
+        if !has_index(&collection, "node")? || will_drop_index(&collection)? {
+            collection.execute("LOCK TABLE {s}.node IN SHARE ROW EXCLUSIVE MODE", &[])?;
+        }
+        collection.building()
+    }
+
+    fn building(self) -> Result<Collection> {
+        let collection = self;
         if !collection.is_read_committed()? {
             return Err(Error::new(
                 PgSqlErrorCode::ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
@@ -130,7 +148,9 @@ impl Collection {
 
     /// Whether each statement of this transaction sees what others have committed before it.
     pub fn is_read_committed(&self) -> Result<bool> {
-        let level: String = self.query_one("SELECT current_setting('transaction_isolation')", &[], |row| row.need(1))?;
+        let level: String = self.query_one("SELECT current_setting('transaction_isolation')", &[], |row| {
+            row.need(1)
+        })?;
         Ok(level == "read committed" || level == "read uncommitted")
     }
 
@@ -181,7 +201,9 @@ impl Collection {
     pub fn analyze(&self, tables: &[&str]) -> Result<()> {
         for table in tables {
             let columns = match *table {
-                "node" => "node (level, partition, document_id, block_id, ordinal, start_char, end_char, text_hash, metadata)",
+                "node" => {
+                    "node (level, partition, document_id, block_id, ordinal, start_char, end_char, text_hash, metadata)"
+                }
                 "block" => "block (document_id, ordinal)",
                 "community" => "community (level, partition, parent_id, size, stale, metadata)",
                 other => other,

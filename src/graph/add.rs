@@ -301,7 +301,10 @@ impl Place {
 fn has_name(sentence: &str, name: &str) -> bool {
     let in_word = |c: Option<char>| c.is_some_and(|c| c.is_alphanumeric() && c < '\u{2E80}');
     sentence.match_indices(name).any(|(at, _)| {
-        let (before, after) = (sentence[..at].chars().next_back(), sentence[at + name.len()..].chars().next());
+        let (before, after) = (
+            sentence[..at].chars().next_back(),
+            sentence[at + name.len()..].chars().next(),
+        );
         let cut_before = in_word(before) && in_word(name.chars().next());
         let cut_after = in_word(after) && in_word(name.chars().next_back());
         !cut_before && !cut_after

@@ -52,7 +52,7 @@ fn communities(
         }
     }
     let resolution = in_range(resolution, "resolution", 0.0..=1e6)?;
-    let collection = Collection::build(name)?;
+    let collection = Collection::build_nodes(name)?;
     ingest::take_up(&collection)?;
     search::ensure_index(&collection, "node")?;
     let (partitions, vertices, edges) = load(&collection)?;

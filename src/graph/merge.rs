@@ -106,7 +106,9 @@ pub fn reattach(collection: &Collection, ids: &[i64]) -> Result<()> {
     let sql = "UPDATE {s}.evidence e SET block_id = b.id FROM {s}.block b WHERE b.document_id = e.document_id \
                AND e.document_id = ANY ($1) AND e.given AND e.block_id IS NULL \
                AND e.start_char >= b.start_char AND e.start_char < b.end_char RETURNING e.relation_id";
-    touched.relations.extend(collection.returning(sql, &[ids_arg()], |row| row.need::<i64>(1))?);
+    touched
+        .relations
+        .extend(collection.returning(sql, &[ids_arg()], |row| row.need::<i64>(1))?);
     recount(collection, &touched)
 }
 

@@ -55,12 +55,19 @@ fn add(
     let format = if format == Format::Text { "text" } else { "markdown" };
     let collection = Collection::write(name)?;
     let args = || -> [spi::Arg; 5] {
-        [body.as_str().into(), title.into(), source_key.into(), metadata.clone().into(), format.into()]
+        [
+            body.as_str().into(),
+            title.into(),
+            source_key.into(),
+            metadata.clone().into(),
+            format.into(),
+        ]
     };
     // Not ON CONFLICT DO UPDATE, which counts as an update, and waits for builds, where nothing is updated.
     let insert = "INSERT INTO {s}.document (body, title, source_key, metadata, format) VALUES ($1, $2, $3, $4, $5) \
                   ON CONFLICT (source_key) DO NOTHING RETURNING id";
-    let update = "UPDATE {s}.document SET body = $1, title = $2, metadata = $4, format = $5 WHERE source_key = $3 RETURNING id";
+    let update =
+        "UPDATE {s}.document SET body = $1, title = $2, metadata = $4, format = $5 WHERE source_key = $3 RETURNING id";
     loop {
         for sql in [insert, update] {
             if let Some(id) = collection.returning(sql, &args(), |row| row.need(1))?.pop() {
@@ -75,7 +82,10 @@ fn add(
 /// A message as a sentence: with a capital and a full stop.
 fn sentence(message: &str) -> String {
     let mut letters = message.chars();
-    letters.next().map(|first| first.to_uppercase().chain(letters).chain(['.']).collect()).unwrap_or_default()
+    letters
+        .next()
+        .map(|first| first.to_uppercase().chain(letters).chain(['.']).collect())
+        .unwrap_or_default()
 }
 
 fn source_format(format: &str) -> Result<Source> {

@@ -49,7 +49,8 @@ pub fn chunk_documents(collection: &Collection, ids: &[i64]) -> Result<usize> {
     let ordered: Vec<i64> = collection.query(sql, &[ids.to_vec().into()], |row| row.need(1))?;
     for id in ordered {
         let sql = "SELECT format, body FROM {s}.document WHERE id = $1";
-        let found: Vec<(String, String)> = collection.query(sql, &[id.into()], |row| Ok((row.need(1)?, row.need(2)?)))?;
+        let found: Vec<(String, String)> =
+            collection.query(sql, &[id.into()], |row| Ok((row.need(1)?, row.need(2)?)))?;
         let Some((format, body)) = found.into_iter().next() else {
             continue;
         };

@@ -149,8 +149,13 @@ fn cut(collection: &Collection, ids: &[i64], kind: &str) -> error::Result<()> {
         let sql = "INSERT INTO {s}.change (\"table\", key, kind) SELECT 'document', id::text, $2 FROM unnest($1) AS u (id) \
                    WHERE NOT EXISTS (SELECT FROM {s}.change c WHERE c.\"table\" = 'document' AND c.key = u.id::text)";
         collection.execute(sql, &[ids.to_vec().into(), kind.into()])?;
+        let until_then = if kind == "update" {
+            "; until then search finds their old text"
+        } else {
+            ""
+        };
         notice!(
-            "{} documents recorded; the next build function cuts and embeds them",
+            "{} documents recorded; the next build function cuts and embeds them{until_then}",
             ids.len()
         );
         return Ok(());
@@ -171,7 +176,11 @@ fn wait_for_builds(collection: &Collection, ids: &[i64]) -> error::Result<()> {
     }
     lock::change(collection.oid)?;
     if !collection.is_read_committed()? {
-        collection.returning("SELECT key FROM {s}.setting WHERE key = 'last_build' FOR SHARE", &[], |_| Ok(()))?;
+        collection.returning(
+            "SELECT key FROM {s}.setting WHERE key = 'last_build' FOR SHARE",
+            &[],
+            |_| Ok(()),
+        )?;
     }
     Ok(())
 }

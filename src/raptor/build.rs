@@ -46,7 +46,7 @@ fn raptor(
     let cluster_size = cluster_size
         .map(|size| in_range(Some(size), "cluster_size", 2..=1000))
         .transpose()?;
-    let collection = Collection::build(name)?;
+    let collection = Collection::build_nodes(name)?;
     let options = Options {
         method: Method::Greedy,
         cluster_size: cluster_size.map_or(collection.options.cluster_size as usize, |size| size as usize),

@@ -70,11 +70,7 @@ const LARGEST: usize = 500_000_000;
 ///
 /// No value can become a heading or hide one: where a line could, it is indented or starts with a backslash.
 /// `tick` is called for each tag, row or object.
-pub fn to_document(
-    body: &str,
-    source: Source,
-    tick: &mut dyn FnMut(),
-) -> Result<(String, Format), ConvertError> {
+pub fn to_document(body: &str, source: Source, tick: &mut dyn FnMut()) -> Result<(String, Format), ConvertError> {
     let document = match source {
         Source::Text => return Ok((body.to_owned(), Format::Text)),
         Source::Markdown => return Ok((body.to_owned(), Format::Markdown)),
@@ -195,7 +191,10 @@ mod tests {
     #[test]
     fn text_and_markdown_pass() {
         let body = "\u{feff}# a\r\n\tb \0";
-        assert_eq!(to_document(body, Source::Text, &mut || ()), Ok((body.to_owned(), Format::Text)));
+        assert_eq!(
+            to_document(body, Source::Text, &mut || ()),
+            Ok((body.to_owned(), Format::Text))
+        );
         assert_eq!(
             to_document(body, Source::Markdown, &mut || ()),
             Ok((body.to_owned(), Format::Markdown))

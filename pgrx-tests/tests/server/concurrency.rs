@@ -346,3 +346,28 @@ fn cancelling_a_build_leaves_the_old_one() {
     run(&mut client, "SELECT raptor_build('kb', cluster_size => 2)");
     assert_eq!(roots(&mut client), 1);
 }
+
+#[test]
+fn a_first_build_waits_for_open_inserts_and_not_for_what_they_do_next() {
+    let database = Database::new();
+    let (mut client, mut watcher) = (session(&database), session(&database));
+    run(&mut client, "SELECT rag_create('kb', 32)");
+    run(
+        &mut client,
+        "INSERT INTO kb.document (body) VALUES ('Anna Ahl met Bert Beck.'), ('Ulm has a minster.')",
+    );
+    run(&mut client, "BEGIN; INSERT INTO kb.document (body) VALUES ('Open.')");
+    // It makes the index of node, for which it needs the table without open writers.
+    let build = Background::start(session(&database), "SELECT raptor_build('kb')");
+    build.until_it_waits(&mut watcher);
+    run(&mut client, "DELETE FROM kb.document WHERE id = 1; COMMIT");
+    build.result().unwrap();
+    assert_eq!(
+        one::<i64>(&mut client, "SELECT count(*) FROM kb.node WHERE level = 0"),
+        2
+    );
+    assert_eq!(
+        one::<i64>(&mut client, "SELECT count(*) FROM kb.node_source WHERE document_id = 1"),
+        0
+    );
+}

@@ -179,8 +179,10 @@ fn compare(results: Vec<(PathBuf, String)>) {
 
 #[test]
 fn every_example_of_the_documentation_gives_the_output_that_is_shown() {
+    let mut pages = files("../docs", "md");
+    pages.push(Path::new(env!("CARGO_MANIFEST_DIR")).join("../README.md"));
     compare(
-        files("../docs", "md")
+        pages
             .into_iter()
             .map(|path| (path.clone(), run(&fs::read_to_string(path).unwrap())))
             .collect(),

@@ -12,7 +12,13 @@ const LONGEST_PATH: usize = 120;
 
 pub(super) fn to_markdown(body: &str, tick: &mut dyn FnMut()) -> Result<String, ConvertError> {
     let body = body.trim_start_matches('\u{feff}');
-    let mut sections = Sections { document: String::new(), number: 0, path: String::new(), failed: None, tick };
+    let mut sections = Sections {
+        document: String::new(),
+        number: 0,
+        path: String::new(),
+        failed: None,
+        tick,
+    };
     if body.trim_start().starts_with('[') {
         let mut reader = serde_json::Deserializer::from_str(body);
         let read = (&mut sections).deserialize(&mut reader).and_then(|()| reader.end());
