@@ -82,12 +82,18 @@ pub fn rank(
     let candidates = format!("{{s}}.{table} n WHERE {}", clauses.join(" AND "));
     let embedded = format!("{candidates} AND n.embedding IS NOT NULL");
     let exact_below = collection.options.exact_below;
-    // Counted without a look at the vectors, which would cost more than the search through the index.
     // Every statement gets all four arguments; those that it does not use are cast so that their types are known.
     let args = |limit: i64| [query.clone().into(), scope.filter(), scope.documents(), limit.into()];
     let types = "($1::{v}.vector IS NULL OR $2::jsonb IS NULL OR $3::bigint[] IS NULL OR true)";
-    let sql = format!("SELECT count(*) FROM (SELECT FROM {candidates} AND {types} LIMIT $4) c");
-    let count: i64 = collection.query_one(&sql, &args(exact_below + 1), |row| row.need(1))?;
+    // Counted without a look at the vectors, which would cost more than the search through the index. All nodes are counted
+    // along the primary key; more than half of them are leaves, since each level of a tree has at most half of the one below.
+    let more_than = |of: &str, limit: i64| -> Result<bool> {
+        let sql = format!("SELECT count(*) FROM (SELECT FROM {of} LIMIT $4) c");
+        Ok(collection.query_one(&sql, &args(limit + 1), |row| row.need::<i64>(1))? > limit)
+    };
+    let all = format!("{{s}}.node n WHERE {types} ORDER BY n.id");
+    let large = (table == "node" && scope.is_everything() && more_than(&all, 2 * exact_below)?)
+        || more_than(&format!("{candidates} AND {types}"), exact_below)?;
 
     // Ties of leaves are broken by their documents, whose canonical order does not depend on ids.
     let (document, order) = if table == "node" {
@@ -106,7 +112,7 @@ pub fn rank(
     };
     let read = |row: &spi::Row| Ok((row.need::<i64>(1)?, row.need::<f64>(2)?));
     let score = "1 - (n.embedding OPERATOR({v}.<=>) $1)";
-    if count > exact_below && k <= MAX_EF_SEARCH / 2 {
+    if large && k <= MAX_EF_SEARCH / 2 {
         collection.frame.set("hnsw.ef_search", &(2 * k).max(100).to_string())?;
         collection.frame.set("hnsw.iterative_scan", "strict_order")?;
         let by_index = match index_expression(collection) {
