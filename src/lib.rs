@@ -13,6 +13,7 @@ mod graph;
 mod ingest;
 mod model;
 mod pg;
+mod progress;
 mod raptor;
 mod search;
 mod settings;

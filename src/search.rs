@@ -112,13 +112,13 @@ pub fn rank(
     };
     let read = |row: &spi::Row| Ok((row.need::<i64>(1)?, row.need::<f64>(2)?));
     let score = "1 - (n.embedding OPERATOR({v}.<=>) $1)";
-    if large && k <= MAX_EF_SEARCH / 2 {
+    if large
+        && k <= MAX_EF_SEARCH / 2
+        && let Some(expression) = index_expression(collection)
+    {
         collection.frame.set("hnsw.ef_search", &(2 * k).max(100).to_string())?;
         collection.frame.set("hnsw.iterative_scan", "strict_order")?;
-        let by_index = match index_expression(collection) {
-            Some(expression) => format!("n.{expression} OPERATOR({{v}}.<=>) $1{}", half_cast(collection)),
-            None => format!("{score} DESC"),
-        };
+        let by_index = format!("n.{expression} OPERATOR({{v}}.<=>) $1{}", half_cast(collection));
         let nearest = ranked(&format!(
             "SELECT n.id, {score} AS score FROM {embedded} AND {types} ORDER BY {by_index} LIMIT 2 * $4 + 10"
         ));

@@ -89,7 +89,7 @@ fn load(collection: &Collection) -> Result<(Vec<String>, Vec<Vertex>, Vec<(u32, 
              UNION SELECT $1, unnest(ARRAY[r.source_id, r.target_id]) FROM {s}.relation r WHERE r.given_weight IS NOT NULL \
              UNION SELECT $1, id FROM {s}.entity WHERE given",
             "SELECT d.partition, r.source_id, r.target_id, \
-                    count(DISTINCT (e.block_id, CASE WHEN e.block_id IS NULL THEN e.document_id END))::float8 \
+                    count(DISTINCT (e.block_id, e.document_id))::float8 \
              FROM {s}.evidence e JOIN {s}.relation r ON r.id = e.relation_id JOIN {s}.document d ON d.id = e.document_id \
              GROUP BY d.partition, r.id \
              UNION ALL SELECT $1, source_id, target_id, given_weight FROM {s}.relation WHERE given_weight IS NOT NULL",

@@ -1,7 +1,6 @@
 //! graph_extract: from blocks to mentions and evidence, and from those to entities and relations.
 
 use std::collections::BTreeMap;
-use std::time::{Duration, Instant};
 
 use graphrag_text::fold;
 use pgrx::prelude::*;
@@ -10,6 +9,7 @@ use super::merge::{Touched, recount};
 use crate::collection::Collection;
 use crate::error::{Result, SqlResult};
 use crate::pg::tick;
+use crate::progress::Progress;
 use crate::{ingest, search};
 
 /// Blocks that are read and written at once.
@@ -47,14 +47,11 @@ fn extract(name: Option<&str>) -> Result<(i64, i64, i64, i64, i64)> {
                ORDER BY d.body_hash, d.source_key COLLATE \"C\", d.id, b.ordinal";
     let pending: Vec<i64> = collection.query(sql, &[], |row| row.need(1))?;
     let mut touched = Touched::default();
-    let mut told = Instant::now();
+    let mut progress = Progress::start();
     for (batch, ids) in pending.chunks(BATCH).enumerate() {
         write(&collection, ids, &mut touched)?;
         tick();
-        if told.elapsed() > Duration::from_secs(10) {
-            notice!("{} of {} blocks read", (batch + 1) * BATCH, pending.len());
-            told = Instant::now();
-        }
+        progress.say(|| format!("{} of {} blocks read", (batch + 1) * BATCH, pending.len()));
     }
     for list in [&mut touched.entities, &mut touched.relations] {
         list.sort_unstable();

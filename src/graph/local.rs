@@ -103,9 +103,6 @@ fn local(
     Ok(edges)
 }
 
-/// The number of distinct blocks; what is read in a document as a whole counts as one.
-const BLOCKS: &str = "count(DISTINCT (e.block_id, CASE WHEN e.block_id IS NULL THEN e.document_id END))::float8";
-
 type EdgeRow = (
     String,
     String,
@@ -135,7 +132,7 @@ fn step(
         String::new()
     } else {
         format!(
-            "JOIN (SELECT e.relation_id, {BLOCKS} AS blocks FROM {{s}}.evidence e JOIN {{s}}.document d ON d.id = e.document_id \
+            "JOIN (SELECT e.relation_id, count(DISTINCT (e.block_id, e.document_id))::float8 AS blocks FROM {{s}}.evidence e JOIN {{s}}.document d ON d.id = e.document_id \
                    WHERE e.relation_id IN (SELECT id FROM touching) AND {passes} GROUP BY 1) a ON a.relation_id = r.id"
         )
     };

@@ -49,7 +49,7 @@ pub fn recount(collection: &Collection, touched: &Touched) -> Result<()> {
                  properties = CASE WHEN r.given_weight IS NULL THEN coalesce(e.properties, '{}') ELSE r.properties END \
                FROM unnest($1) AS wanted (id) LEFT JOIN ( \
                  SELECT e.relation_id, \
-                   count(DISTINCT (e.block_id, CASE WHEN e.block_id IS NULL THEN e.document_id END)) AS blocks, \
+                   count(DISTINCT (e.block_id, e.document_id)) AS blocks, \
                    count(DISTINCT e.document_id) AS documents, \
                    (array_agg(e.predicate ORDER BY d.body_hash, d.source_key COLLATE \"C\", e.start_char, \
                               e.predicate COLLATE \"C\"))[1] AS predicate, \

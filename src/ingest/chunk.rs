@@ -1,9 +1,6 @@
 //! Cuts documents into blocks and leaves and writes both, leaves with their vectors.
 
-use std::time::{Duration, Instant};
-
 use graphrag_text::chunk::{self, Format};
-use pgrx::notice;
 use sha2::{Digest, Sha256};
 
 use crate::collection::Collection;
@@ -43,7 +40,6 @@ pub fn chunk_documents(collection: &Collection, ids: &[i64]) -> Result<usize> {
     let mut blocks = Blocks::default();
     let mut leaves = Leaves::default();
     let mut written = 0;
-    let mut told = Instant::now();
     // One document at a time: a body can have hundreds of megabytes.
     let sql = "SELECT id FROM {s}.document WHERE id = ANY ($1) ORDER BY body_hash, source_key COLLATE \"C\", id";
     let ordered: Vec<i64> = collection.query(sql, &[ids.to_vec().into()], |row| row.need(1))?;
@@ -89,10 +85,6 @@ pub fn chunk_documents(collection: &Collection, ids: &[i64]) -> Result<usize> {
             tick();
             if leaves.text.len() >= BATCH {
                 written += write(collection, std::mem::take(&mut blocks), std::mem::take(&mut leaves))?;
-                if told.elapsed() > Duration::from_secs(10) {
-                    notice!("{written} leaves cut and embedded so far");
-                    told = Instant::now();
-                }
             }
         }
     }

@@ -4,6 +4,7 @@ use super::{chunk_documents, forget_documents};
 use crate::collection::Collection;
 use crate::error::Result;
 use crate::pg::tick;
+use crate::progress::Progress;
 use crate::{graph, search};
 
 /// Documents of one pass over pending changes.
@@ -37,7 +38,8 @@ pub fn cut_anew(collection: &Collection, ids: &[i64]) -> Result<usize> {
 /// Build functions call it first. Documents come in canonical order, so that the ids given do not depend on the order
 /// in which they were written.
 pub fn take_up(collection: &Collection) -> Result<usize> {
-    let mut leaves = 0;
+    let (mut leaves, mut documents) = (0, 0);
+    let mut progress = Progress::start();
     if will_drop_index(collection)? {
         search::drop_index(collection, "node")?;
     }
@@ -50,6 +52,8 @@ pub fn take_up(collection: &Collection) -> Result<usize> {
             break;
         }
         leaves += cut_anew(collection, &ids)?;
+        documents += ids.len();
+        progress.say(|| format!("{documents} documents cut and embedded so far"));
         tick();
     }
     // Not all rows: a statement that commits meanwhile may have recorded more.

@@ -26,3 +26,10 @@ pub fn check(bytes: usize, what: &str) -> Result<()> {
         mib(bytes) + 1
     )))
 }
+
+/// Makes room for `more` values, with an error in place of a crash where there is none.
+pub fn reserve<T>(values: &mut Vec<T>, more: usize) -> Result<()> {
+    values
+        .try_reserve_exact(more)
+        .map_err(|_| Error::new(PgSqlErrorCode::ERRCODE_OUT_OF_MEMORY, "out of memory"))
+}

@@ -8,7 +8,11 @@ use sha2::{Digest, Sha256};
 use crate::collection::Collection;
 use crate::error::{Error, Result, SqlResult, in_range, required};
 use crate::pg::{memory, tick, vector};
+use crate::progress::Progress;
 use crate::{ingest, search};
+
+/// What a leaf costs beside its vector: its id, and its document in the lists of the levels above.
+const BYTES_PER_LEAF: usize = 128;
 
 /// SQL: `raptor_build(collection, method, max_levels, cluster_size, seed)`.
 #[pg_extern(sql = false)]
@@ -59,13 +63,14 @@ fn raptor(
     let partitions: Vec<(String, i64)> = collection.query(sql, &[], |row| Ok((row.need(1)?, row.need(2)?)))?;
     for (_, leaves) in &partitions {
         memory::check(
-            bytes_needed(*leaves as usize, collection.options.dimensions, options.cluster_size),
+            bytes_needed(*leaves as usize, collection.options.dimensions, options.cluster_size)
+                + *leaves as usize * BYTES_PER_LEAF,
             "the tree of this collection",
         )?;
     }
     collection.execute("DELETE FROM {s}.node WHERE level > 0", &[])?;
-    for (partition, _) in &partitions {
-        build_partition(&collection, partition, &options)?;
+    for (partition, leaves) in &partitions {
+        build_partition(&collection, partition, *leaves as usize, &options)?;
     }
     search::ensure_index(&collection, "node")?;
     collection.analyze(&["node", "node_child", "node_source"])?;
@@ -83,17 +88,20 @@ struct Writer<'a> {
     ids: Vec<i64>,
     /// Documents under each node, sorted, by the tree's own numbers.
     documents: Vec<Vec<i64>>,
+    progress: Progress,
 }
 
-fn build_partition(collection: &Collection, partition: &str, options: &Options) -> Result<()> {
+fn build_partition(collection: &Collection, partition: &str, leaves: usize, options: &Options) -> Result<()> {
     let dimensions = collection.options.dimensions;
     let mut writer = Writer {
         collection,
         partition,
         ids: Vec::new(),
         documents: Vec::new(),
+        progress: Progress::start(),
     };
     let mut data = Vec::new();
+    memory::reserve(&mut data, leaves * dimensions)?;
     let sql = "SELECT n.id, n.document_id, n.embedding FROM {s}.node n JOIN {s}.document d ON d.id = n.document_id \
                WHERE n.level = 0 AND n.embedding IS NOT NULL AND n.partition = $1 \
                ORDER BY d.body_hash, d.source_key COLLATE \"C\", n.ordinal, n.id";
@@ -104,6 +112,12 @@ fn build_partition(collection: &Collection, partition: &str, options: &Options) 
         Ok(())
     })?;
     let leaves = Vectors::new(dimensions, data, &mut tick).map_err(|e| Error::internal(e.to_string()))?;
+    let count = leaves.len();
+    let mut grouping = Progress::start();
+    let mut tick = || {
+        tick();
+        grouping.say(|| format!("grouping {count} leaves"));
+    };
     match build(leaves, options, &mut writer, &mut tick) {
         Ok(_) => Ok(()),
         Err(BuildError::Summarize(error)) => Err(error),
@@ -118,6 +132,13 @@ impl Summarize for Writer<'_> {
         let mut embeddings = Vec::with_capacity(clusters.len());
         for part in clusters.chunks(200) {
             embeddings.extend(self.write(level, part)?);
+            self.progress.say(|| {
+                format!(
+                    "level {level}: {} of {} summaries written",
+                    embeddings.len(),
+                    clusters.len()
+                )
+            });
             tick();
         }
         Ok(embeddings)

@@ -50,14 +50,14 @@ fn inside(ty: &Type, position: usize) -> Type {
     let PathArguments::AngleBracketed(arguments) = &path.path.segments.last().unwrap().arguments else {
         panic!("no type argument: {}", plain(ty))
     };
-    let types = arguments.args.iter().filter_map(|a| {
+    let mut types = arguments.args.iter().filter_map(|a| {
         if let GenericArgument::Type(t) = a {
             Some(t)
         } else {
             None
         }
     });
-    types.cloned().nth(position).unwrap()
+    types.nth(position).cloned().unwrap()
 }
 
 /// `name!(a, i32)` as ("a", "integer").
