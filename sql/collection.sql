@@ -17,7 +17,7 @@ CREATE TABLE {schema}.document (
     body       text NOT NULL,
     format     text NOT NULL DEFAULT 'markdown' CHECK (format IN ('text', 'markdown')),
     metadata   jsonb NOT NULL DEFAULT '{}' CHECK (jsonb_typeof(metadata) = 'object'),
-    partition  text NOT NULL DEFAULT '',
+    partition  text NOT NULL DEFAULT '' CHECK (octet_length(partition) <= 2000),
     body_hash  bytea NOT NULL DEFAULT '',
     created_at timestamptz NOT NULL DEFAULT now(),
     updated_at timestamptz NOT NULL DEFAULT now()
@@ -250,7 +250,60 @@ CREATE TABLE {schema}.change (
 );
 CREATE INDEX change_key ON {schema}.change ("table", key);
 
-CREATE TRIGGER document_row BEFORE INSERT OR UPDATE ON {schema}.document
+-- Statistics would keep words of documents beyond their deletion.
+ALTER TABLE {schema}.document
+    ALTER title SET STATISTICS 0,
+    ALTER body SET STATISTICS 0;
+ALTER TABLE {schema}.block
+    ALTER section_path SET STATISTICS 0,
+    ALTER text SET STATISTICS 0;
+ALTER TABLE {schema}.node
+    ALTER text SET STATISTICS 0,
+    ALTER embedding SET STATISTICS 0;
+ALTER TABLE {schema}.entity
+    ALTER key SET STATISTICS 0,
+    ALTER name SET STATISTICS 0,
+    ALTER description SET STATISTICS 0,
+    ALTER embedding SET STATISTICS 0;
+ALTER TABLE {schema}.entity_alias
+    ALTER key SET STATISTICS 0;
+ALTER TABLE {schema}.mention
+    ALTER key SET STATISTICS 0,
+    ALTER name SET STATISTICS 0,
+    ALTER description SET STATISTICS 0;
+ALTER TABLE {schema}.relation
+    ALTER predicate SET STATISTICS 0,
+    ALTER predicate_key SET STATISTICS 0,
+    ALTER description SET STATISTICS 0,
+    ALTER properties SET STATISTICS 0,
+    ALTER embedding SET STATISTICS 0;
+ALTER TABLE {schema}.evidence
+    ALTER subject_key SET STATISTICS 0,
+    ALTER subject_name SET STATISTICS 0,
+    ALTER predicate SET STATISTICS 0,
+    ALTER object_key SET STATISTICS 0,
+    ALTER object_name SET STATISTICS 0,
+    ALTER quote SET STATISTICS 0,
+    ALTER description SET STATISTICS 0,
+    ALTER properties SET STATISTICS 0;
+ALTER TABLE {schema}.claim
+    ALTER subject_key SET STATISTICS 0,
+    ALTER object_key SET STATISTICS 0,
+    ALTER description SET STATISTICS 0,
+    ALTER quote SET STATISTICS 0;
+ALTER TABLE {schema}.community
+    ALTER title SET STATISTICS 0,
+    ALTER summary SET STATISTICS 0,
+    ALTER findings SET STATISTICS 0,
+    ALTER text SET STATISTICS 0,
+    ALTER embedding SET STATISTICS 0;
+ALTER TABLE {schema}.model_call
+    ALTER request SET STATISTICS 0,
+    ALTER response SET STATISTICS 0,
+    ALTER error SET STATISTICS 0;
+
+-- Triggers fire in the order of their names; this one has to see what the others have made of metadata.
+CREATE TRIGGER zz_document_row BEFORE INSERT OR UPDATE ON {schema}.document
     FOR EACH ROW EXECUTE FUNCTION {extension}._document_row({partition});
 CREATE TRIGGER document_insert AFTER INSERT ON {schema}.document
     REFERENCING NEW TABLE AS new_rows FOR EACH STATEMENT EXECUTE FUNCTION {extension}._document_change();

@@ -60,13 +60,15 @@ pub struct Collection {
 }
 
 impl Collection {
-    /// Opens a collection for reading, with the rights of the caller.
+    /// Opens a collection for reading, with the rights of the caller; as the owner if the caller has the owner's rights,
+    /// so that a superuser who searches somebody's collection does not run what its owner has attached to its tables.
     pub fn read(name: Option<&str>) -> Result<Collection> {
         let name = required(name, "collection")?;
         let frame = Frame::enter()?;
-        let (oid, _) = find(name)?.ok_or_else(|| unknown(name))?;
+        let (oid, owner) = find(name)?.ok_or_else(|| unknown(name))?;
         must_read(name)?;
-        Self::load(name, oid, None, frame)
+        let user = is_member_of(owner).then(|| AsUser::switch(owner));
+        Self::load(name, oid, user, frame)
     }
 
     /// Opens a collection for a function that writes: the caller must be a member of the owning role, and everything
@@ -146,6 +148,13 @@ impl Collection {
         })
     }
 
+    /// Whether policies hide rows of documents, or of what they say, from the current user.
+    pub fn has_row_security(&self) -> Result<bool> {
+        let sql = "SELECT coalesce(bool_or(row_security_active(oid)), false) FROM pg_class \
+                   WHERE relnamespace = $1 AND relname IN ('document', 'block', 'mention', 'evidence', 'entity', 'relation')";
+        self.query_one(sql, &[self.oid.into()], |row| row.need(1))
+    }
+
     /// Whether each statement of this transaction sees what others have committed before it.
     pub fn is_read_committed(&self) -> Result<bool> {
         let level: String = self.query_one("SELECT current_setting('transaction_isolation')", &[], |row| {
@@ -197,18 +206,10 @@ impl Collection {
     }
 
     /// Gathers statistics on tables that a build has just filled: the plans of its next statements, and of the searches that
-    /// follow at once, depend on them, and autovacuum comes too late. Vectors and texts are left out.
+    /// follow at once, depend on them, and autovacuum comes too late. None are kept of texts, names and vectors.
     pub fn analyze(&self, tables: &[&str]) -> Result<()> {
         for table in tables {
-            let columns = match *table {
-                "node" => {
-                    "node (level, partition, document_id, block_id, ordinal, start_char, end_char, text_hash, metadata)"
-                }
-                "block" => "block (document_id, ordinal)",
-                "community" => "community (level, partition, parent_id, size, stale, metadata)",
-                other => other,
-            };
-            self.execute(&format!("ANALYZE {{s}}.{columns}"), &[])?;
+            self.execute(&format!("ANALYZE {{s}}.{table}"), &[])?;
         }
         Ok(())
     }
@@ -223,17 +224,33 @@ impl Collection {
     }
 }
 
-/// The schema and the owner of a collection, or nothing if there is no such one.
+/// Selects schema, owner and owner's oid of the collections whose name fits the condition.
 ///
-/// It is one if the schema holds the plain tables of a collection, owned by one role: a view in the place of a table
-/// would run somebody's code in the name of whoever searches.
+/// A schema is one if it holds the plain tables of a collection, owned by one role, with a `setting` of the right columns:
+/// a view or a type of somebody's in their place would run code in the name of whoever looks.
+fn find_sql(condition: &str) -> String {
+    let column = |name: &str, kind: &str| {
+        format!(
+            "AND bool_or(c.relname = 'setting' AND EXISTS (SELECT FROM pg_attribute a \
+               WHERE a.attrelid = c.oid AND a.attname = '{name}' AND a.atttypid = 'pg_catalog.{kind}'::regtype))"
+        )
+    };
+    format!(
+        "SELECT n.oid, c.relowner, n.nspname::text AS name, pg_get_userbyid(c.relowner)::text FROM pg_namespace n \
+         JOIN pg_class c ON c.relnamespace = n.oid AND c.relname = ANY ($1) AND c.relkind IN ('r', 'p') \
+         WHERE {condition} GROUP BY 1, 2, 3 HAVING count(*) = $2 {} {}",
+        column("key", "text"),
+        column("value", "jsonb")
+    )
+}
+
+/// The schema and the owner of a collection, or nothing if there is no such one.
 fn find(name: &str) -> Result<Option<(pg_sys::Oid, pg_sys::Oid)>> {
-    let sql = "SELECT n.oid, c.relowner FROM pg_namespace n \
-               JOIN pg_class c ON c.relnamespace = n.oid AND c.relname = ANY ($2) AND c.relkind IN ('r', 'p') \
-               WHERE n.nspname = $1 GROUP BY 1, 2 HAVING count(*) = $3";
-    let tables: Vec<&str> = TABLES.to_vec();
-    let args = [name.into(), tables.into(), (TABLES.len() as i64).into()];
-    Ok(spi::query(sql, &args, |row| Ok((row.need(1)?, row.need(2)?)))?.pop())
+    let args = [TABLES.to_vec().into(), (TABLES.len() as i64).into(), name.into()];
+    Ok(spi::query(&find_sql("n.nspname = $3"), &args, |row| {
+        Ok((row.need(1)?, row.need(2)?))
+    })?
+    .pop())
 }
 
 fn must_own(name: &str, owner: pg_sys::Oid) -> Result<()> {

@@ -39,7 +39,8 @@ type StatusRow = (
 fn status(name: Option<&str>) -> Result<Vec<StatusRow>> {
     let collection = Collection::read(name)?;
     let sql = "WITH counts (position, step, total, done, role) AS ( \
-         SELECT 1, 'chunk', d.total, d.total - (SELECT count(DISTINCT key) FROM {s}.change WHERE \"table\" = 'document'), NULL \
+         SELECT 1, 'chunk', d.total, d.total - (SELECT count(DISTINCT key) FROM {s}.change WHERE \"table\" = 'document') \
+                - (SELECT count(*) FROM {s}.document WHERE body_hash = ''), NULL \
            FROM (SELECT count(*) AS total FROM {s}.document) d \
          UNION ALL SELECT 2, 'embed', n.total, n.total - (SELECT count(DISTINCT key) FROM {s}.change WHERE \"table\" = 'node'), \
                 'embedder' FROM (SELECT count(*) AS total FROM {s}.node WHERE level = 0) n \

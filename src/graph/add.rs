@@ -10,6 +10,7 @@ use crate::collection::{Collection, quoted};
 use crate::error::{Error, Result, SqlResult, required};
 use crate::ingest;
 use crate::pg::json::Json;
+use crate::pg::tick;
 
 /// SQL: `graph_add(collection, subject, predicate, object, description, document_id, properties, quote, weight)`.
 #[pg_extern(sql = false)]
@@ -58,6 +59,18 @@ fn graph_add(
     Ok(id)
 }
 
+/// Refuses what is no name, before it is folded: that takes its time with megabytes.
+pub fn check_length(name: &str, argument: &str) -> Result<()> {
+    if name.len() <= 2 * MAX_KEY_BYTES {
+        return Ok(());
+    }
+    Err(Error::new(
+        PgSqlErrorCode::ERRCODE_STRING_DATA_RIGHT_TRUNCATION,
+        format!("{argument} is too long"),
+    )
+    .detail(format!("Names have at most {MAX_KEY_BYTES} bytes.")))
+}
+
 /// A name as written, and folded.
 struct Name<'a> {
     shown: &'a str,
@@ -67,6 +80,7 @@ struct Name<'a> {
 impl<'a> Name<'a> {
     fn new(text: Option<&'a str>, argument: &str, fold: fn(&str) -> String) -> Result<Name<'a>> {
         let shown = required(text, argument)?;
+        check_length(shown, argument)?;
         let key = fold(shown);
         if key.is_empty() {
             return Err(Error::invalid(format!("{argument} must not be empty"))
@@ -197,7 +211,7 @@ fn in_document(
             ),
         ));
     }
-    ingest::take_up(collection)?;
+    ingest::cut_waiting(collection, document)?;
     let place = Place::find(collection, stated, document, quote)?;
     let ends = stated.ends(collection, false)?;
     let id = stated.relation(collection, ends, None)?;
@@ -263,29 +277,15 @@ impl Place {
     /// Where the quote stands; without one, the first sentence that holds both names, if there is one.
     fn find(collection: &Collection, stated: &Stated, document: i64, quote: Option<&str>) -> Result<Option<Place>> {
         let sql = "SELECT id, start_char, text FROM {s}.block WHERE document_id = $1 ORDER BY ordinal";
-        let blocks: Vec<(i64, i32, String)> = collection.query(sql, &[document.into()], |row| {
-            Ok((row.need(1)?, row.need(2)?, row.need(3)?))
-        })?;
-        for (block, start, text) in &blocks {
-            let found = match quote {
-                Some(quote) => text.find(quote).map(|at| at..at + quote.len()),
-                None => sentences::sentences(text).into_iter().find(|range| {
-                    let sentence = fold::name(&text[range.clone()]);
-                    has_name(&sentence, &stated.subject.key) && has_name(&sentence, &stated.object.key)
-                }),
-            };
-            if let Some(range) = found {
-                let trimmed = text[range.clone()].trim();
-                let at = range.start + text[range].find(trimmed).unwrap_or(0);
-                let first = start + text[..at].chars().count() as i32;
-                let end = first + trimmed.chars().count() as i32;
-                return Ok(Some(Place {
-                    block: *block,
-                    quote: trimmed.to_owned(),
-                    start: first,
-                    end,
-                }));
+        let mut place = None;
+        collection.stream(sql, &[document.into()], |row| {
+            if place.is_none() {
+                place = Self::in_block(stated, quote, row.need(1)?, row.need(2)?, &row.need::<String>(3)?);
             }
+            Ok(())
+        })?;
+        if place.is_some() {
+            return Ok(place);
         }
         match quote {
             None => Ok(None),
@@ -294,6 +294,29 @@ impl Place {
                     .detail("It must be found as it is written, within one block."),
             ),
         }
+    }
+}
+
+impl Place {
+    fn in_block(stated: &Stated, quote: Option<&str>, block: i64, start: i32, text: &str) -> Option<Place> {
+        let range = match quote {
+            Some(quote) => text.find(quote).map(|at| at..at + quote.len()),
+            None => sentences::sentences(text).into_iter().find(|range| {
+                tick();
+                let sentence = fold::name(&text[range.clone()]);
+                has_name(&sentence, &stated.subject.key) && has_name(&sentence, &stated.object.key)
+            }),
+        }?;
+        let trimmed = text[range.clone()].trim();
+        let at = range.start + text[range].find(trimmed).unwrap_or(0);
+        let first = start + text[..at].chars().count() as i32;
+        let end = first + trimmed.chars().count() as i32;
+        Some(Place {
+            block,
+            quote: trimmed.to_owned(),
+            start: first,
+            end,
+        })
     }
 }
 

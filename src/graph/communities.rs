@@ -188,21 +188,30 @@ fn store(collection: &Collection, partitions: &[String], vertices: &[Vertex], me
                ON CONFLICT DO NOTHING";
     collection.execute(sql, &[community.into(), entity.into()])?;
     collection.analyze(&["community", "community_entity"])?;
-    // Behind a community is every document that mentions a member; a changed set makes its report stale.
-    let sources = "SELECT DISTINCT c.id, m.document_id FROM {s}.community c JOIN {s}.community_entity e ON e.community_id = c.id \
-                   JOIN {s}.mention m ON m.entity_id = e.entity_id JOIN {s}.document d ON d.id = m.document_id \
-                   WHERE d.partition = c.partition";
-    let sql = format!(
-        "WITH wanted (id, document_id) AS ({sources}), \
-           gone AS (DELETE FROM {{s}}.community_source s WHERE NOT EXISTS \
-             (SELECT FROM wanted w WHERE w.id = s.community_id AND w.document_id = s.document_id) RETURNING community_id), \
-           added AS (INSERT INTO {{s}}.community_source (community_id, document_id) SELECT id, document_id FROM wanted \
-             ON CONFLICT DO NOTHING RETURNING community_id) \
-         UPDATE {{s}}.community c SET stale = true, \
-           source_count = (SELECT count(*) FROM wanted w WHERE w.id = c.id) \
-         WHERE c.id IN (SELECT community_id FROM gone UNION SELECT community_id FROM added)"
-    );
-    collection.execute(&sql, &[])?;
-    collection.analyze(&["community_source"])?;
-    share_metadata(collection, "community", &ids)
+    refresh_sources(collection, &ids)?;
+    collection.analyze(&["community_source"])
+}
+
+/// Brings the documents behind communities up to what mentions and evidence say, with their number and shared metadata.
+///
+/// Behind a community is every document of its partition that mentions a member or asserts a relation of one. A changed set
+/// makes the report stale.
+pub fn refresh_sources(collection: &Collection, communities: &[i64]) -> Result<()> {
+    let sql = "WITH wanted (id, document_id) AS ( \
+           SELECT c.id, m.document_id FROM {s}.community c JOIN {s}.community_entity e ON e.community_id = c.id \
+           JOIN {s}.mention m ON m.entity_id = e.entity_id JOIN {s}.document d ON d.id = m.document_id \
+           WHERE c.id = ANY ($1) AND d.partition = c.partition \
+           UNION SELECT c.id, v.document_id FROM {s}.community c JOIN {s}.community_entity e ON e.community_id = c.id \
+           JOIN {s}.relation r ON r.source_id = e.entity_id JOIN {s}.evidence v ON v.relation_id = r.id \
+           JOIN {s}.document d ON d.id = v.document_id WHERE c.id = ANY ($1) AND d.partition = c.partition), \
+         gone AS (DELETE FROM {s}.community_source s WHERE s.community_id = ANY ($1) AND NOT EXISTS \
+           (SELECT FROM wanted w WHERE w.id = s.community_id AND w.document_id = s.document_id) RETURNING community_id), \
+         added AS (INSERT INTO {s}.community_source (community_id, document_id) SELECT id, document_id FROM wanted \
+           ON CONFLICT DO NOTHING RETURNING community_id), \
+         counted AS (SELECT id, count(*) AS documents FROM wanted GROUP BY 1) \
+       UPDATE {s}.community c SET stale = true, \
+         source_count = coalesce((SELECT documents FROM counted w WHERE w.id = c.id), 0) \
+       WHERE c.id IN (SELECT community_id FROM gone UNION SELECT community_id FROM added)";
+    collection.execute(sql, &[communities.to_vec().into()])?;
+    share_metadata(collection, "community", communities)
 }

@@ -5,6 +5,7 @@ use std::collections::HashSet;
 use graphrag_text::fold;
 use pgrx::prelude::*;
 
+use super::check_length;
 use crate::collection::{Collection, quoted};
 use crate::error::{Result, SqlResult, in_range, required};
 use crate::pg::{json::Json, spi, tick};
@@ -64,6 +65,7 @@ fn local(
     max_edges: Option<i32>,
 ) -> Result<Vec<Edge>> {
     let entity = required(entity, "entity")?;
+    check_length(entity, "entity")?;
     let hops = in_range(hops, "hops", 1..=20)?;
     let max_edges = in_range(max_edges, "max_edges", 0..=1_000_000)?;
     let collection = Collection::read(name)?;
@@ -124,8 +126,13 @@ fn step(
     scope: &Scope,
     limit: i64,
 ) -> Result<Vec<(i64, [i64; 2], EdgeRow)>> {
-    let everything = scope.is_everything();
-    let passes = if everything { "true" } else { scope.on_document() };
+    // The merged rows serve those who see everything.
+    let everything = scope.is_everything() && !collection.has_row_security()?;
+    let passes = if scope.is_everything() {
+        "true"
+    } else {
+        scope.on_document()
+    };
     let weight = if everything { "r.weight" } else { "a.blocks" };
     // What rests on no evidence is shown only without a filter.
     let asserted = if everything {

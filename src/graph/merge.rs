@@ -2,7 +2,6 @@
 
 use crate::collection::Collection;
 use crate::error::Result;
-use crate::ingest::share_metadata;
 
 /// Entities and relations whose mentions or evidence have changed or are about to.
 #[derive(Default)]
@@ -29,6 +28,14 @@ pub fn touched_by_all(collection: &Collection) -> Result<Touched> {
     Ok(Touched { entities, relations })
 }
 
+/// Locks rows of a table in the order of their ids. What is decided on them afterwards is decided in a statement of its own,
+/// whose snapshot sees what others have committed meanwhile.
+pub fn lock_rows(collection: &Collection, table: &str, ids: &[i64]) -> Result<()> {
+    let sql = format!("SELECT id FROM {{s}}.{table} WHERE id = ANY ($1) ORDER BY id FOR UPDATE");
+    collection.returning(&sql, &[ids.to_vec().into()], |_| Ok(()))?;
+    Ok(())
+}
+
 /// Recomputes the touched relations and entities from the evidence and mentions that stand, and deletes those that rest
 /// on nothing any more. What was given by hand stays, with the weight and description that it was given.
 pub fn recount(collection: &Collection, touched: &Touched) -> Result<()> {
@@ -40,6 +47,8 @@ pub fn recount(collection: &Collection, touched: &Touched) -> Result<()> {
                  SELECT unnest(ARRAY[source_id, target_id]) FROM {s}.relation WHERE id = ANY ($1)) u (e)";
     let entities: Vec<i64> =
         collection.query(sql, &[relations(), touched.entities.clone().into()], |row| row.need(1))?;
+    lock_rows(collection, "relation", &touched.relations)?;
+    lock_rows(collection, "entity", &entities)?;
     let sql = "DELETE FROM {s}.relation r WHERE r.id = ANY ($1) AND r.given_weight IS NULL \
                AND NOT EXISTS (SELECT FROM {s}.evidence e WHERE e.relation_id = r.id)";
     collection.execute(sql, &[relations()])?;
@@ -72,11 +81,11 @@ pub fn recount(collection: &Collection, touched: &Touched) -> Result<()> {
                  description = CASE WHEN t.given THEN t.description ELSE m.description END, \
                  source_count = coalesce(m.documents, 0) \
                FROM unnest($1) AS wanted (id) LEFT JOIN ( \
-                 SELECT entity_id, count(DISTINCT document_id) AS documents, \
-                   mode() WITHIN GROUP (ORDER BY name COLLATE \"C\") AS name, \
-                   mode() WITHIN GROUP (ORDER BY type COLLATE \"C\") AS type, \
-                   string_agg(DISTINCT description COLLATE \"C\", chr(10) ORDER BY description COLLATE \"C\") AS description \
-                 FROM {s}.mention WHERE entity_id = ANY ($1) GROUP BY 1) m ON m.entity_id = wanted.id \
+                 SELECT m.entity_id, count(DISTINCT m.document_id) AS documents, \
+                   mode() WITHIN GROUP (ORDER BY m.name COLLATE \"C\") FILTER (WHERE m.key = e.key) AS name, \
+                   mode() WITHIN GROUP (ORDER BY m.type COLLATE \"C\") AS type, \
+                   string_agg(DISTINCT m.description COLLATE \"C\", chr(10) ORDER BY m.description COLLATE \"C\") AS description \
+                 FROM {s}.mention m JOIN {s}.entity e ON e.id = m.entity_id WHERE m.entity_id = ANY ($1) GROUP BY 1) m ON m.entity_id = wanted.id \
                WHERE t.id = wanted.id";
     collection.execute(sql, &[entities_arg()])?;
     mark_stale(collection, &entities)
@@ -90,19 +99,26 @@ pub fn reattach(collection: &Collection, ids: &[i64]) -> Result<()> {
                FROM {s}.document d WHERE d.id = e.document_id AND e.document_id = ANY ($1) AND e.given AND strpos(d.body, e.quote) > 0 \
                AND substr(d.body, e.start_char + 1, e.end_char - e.start_char) IS DISTINCT FROM e.quote";
     collection.execute(sql, &[ids_arg()])?;
-    let sql = "WITH lost AS (DELETE FROM {s}.evidence e USING {s}.document d \
-                 WHERE d.id = e.document_id AND e.document_id = ANY ($1) AND e.given AND strpos(d.body, e.quote) = 0 \
-                 RETURNING e.document_id, e.subject_key, e.object_key, e.relation_id), \
-               unsaid AS (DELETE FROM {s}.mention m USING lost l WHERE m.given AND m.document_id = l.document_id \
-                 AND m.key IN (l.subject_key, l.object_key) AND NOT EXISTS (SELECT FROM {s}.evidence e WHERE e.given \
-                   AND e.document_id = m.document_id AND m.key IN (e.subject_key, e.object_key) \
-                   AND e.relation_id NOT IN (SELECT relation_id FROM lost)) RETURNING m.entity_id) \
-               SELECT relation_id, NULL FROM lost UNION SELECT NULL, entity_id FROM unsaid";
+    let sql = "DELETE FROM {s}.evidence e USING {s}.document d \
+               WHERE d.id = e.document_id AND e.document_id = ANY ($1) AND e.given AND strpos(d.body, e.quote) = 0 \
+               RETURNING e.relation_id, e.document_id, e.subject_key, e.object_key";
+    let lost: Vec<(i64, i64, String, String)> = collection.returning(sql, &[ids_arg()], |row| {
+        Ok((row.need(1)?, row.need(2)?, row.need(3)?, row.need(4)?))
+    })?;
     let mut touched = Touched::default();
-    for (relation, entity) in collection.returning(sql, &[ids_arg()], |row| Ok((row.get(1)?, row.get(2)?)))? {
-        touched.relations.extend::<Option<i64>>(relation);
-        touched.entities.extend::<Option<i64>>(entity);
+    let (mut documents, mut keys) = (Vec::new(), Vec::new());
+    for (relation, document, subject, object) in lost {
+        touched.relations.push(relation);
+        documents.extend([document, document]);
+        keys.extend([subject, object]);
     }
+    let sql = "DELETE FROM {s}.mention m USING unnest($1::bigint[], $2::text[]) AS lost (document_id, key) \
+               WHERE m.given AND m.document_id = lost.document_id AND m.key = lost.key \
+               AND NOT EXISTS (SELECT FROM {s}.evidence e WHERE e.given AND e.document_id = m.document_id \
+                               AND m.key IN (e.subject_key, e.object_key)) RETURNING m.entity_id";
+    touched
+        .entities
+        .extend(collection.returning(sql, &[documents.into(), keys.into()], |row| row.need::<i64>(1))?);
     let sql = "UPDATE {s}.evidence e SET block_id = b.id FROM {s}.block b WHERE b.document_id = e.document_id \
                AND e.document_id = ANY ($1) AND e.given AND e.block_id IS NULL \
                AND e.start_char >= b.start_char AND e.start_char < b.end_char RETURNING e.relation_id";
@@ -112,7 +128,8 @@ pub fn reattach(collection: &Collection, ids: &[i64]) -> Result<()> {
     recount(collection, &touched)
 }
 
-/// After documents have gone: communities lose them as sources, and those left without members go.
+/// After documents have gone: communities lose them as sources, and those left without members go. Their metadata stays
+/// true: what all documents had, the remaining ones have.
 pub fn settle_communities(collection: &Collection, ids: &[i64]) -> Result<()> {
     let sql = "DELETE FROM {s}.community_source WHERE document_id = ANY ($1) RETURNING community_id";
     let mut rows: Vec<i64> = collection.returning(sql, &[ids.to_vec().into()], |row| row.need(1))?;
@@ -121,14 +138,15 @@ pub fn settle_communities(collection: &Collection, ids: &[i64]) -> Result<()> {
     if rows.is_empty() {
         return Ok(());
     }
+    lock_rows(collection, "community", &rows)?;
     let sql = "DELETE FROM {s}.community c WHERE c.id = ANY ($1) \
                AND NOT EXISTS (SELECT FROM {s}.community_entity e WHERE e.community_id = c.id)";
     collection.execute(sql, &[rows.clone().into()])?;
     let sql = "UPDATE {s}.community c SET size = (SELECT count(*) FROM {s}.community_entity e WHERE e.community_id = c.id), \
                  source_count = (SELECT count(*) FROM {s}.community_source s WHERE s.community_id = c.id) \
                WHERE c.id = ANY ($1)";
-    collection.execute(sql, &[rows.clone().into()])?;
-    share_metadata(collection, "community", &rows)
+    collection.execute(sql, &[rows.into()])?;
+    Ok(())
 }
 
 /// Marks the reports of the communities that hold one of these entities as stale.

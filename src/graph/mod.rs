@@ -9,4 +9,5 @@ mod merge;
 mod report;
 mod trigger;
 
-pub use merge::{reattach, recount, settle_communities, touched_by, touched_by_all};
+pub use add::check_length;
+pub use merge::{lock_rows, reattach, recount, settle_communities, touched_by, touched_by_all};

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, HashMap};
 use pgrx::prelude::*;
 use serde_json::json;
 
+use super::communities::refresh_sources;
 use crate::collection::Collection;
 use crate::error::{Result, SqlResult, in_range};
 use crate::pg::{json::Json, tick, vector::Vector};
@@ -47,6 +48,7 @@ fn summarize(name: Option<&str>, level: Option<i32>) -> Result<Vec<(i32, i64, i6
     let mut counts: BTreeMap<i32, i64> = Default::default();
     for part in stale.chunks(BATCH) {
         let ids: Vec<i64> = part.iter().map(|(id, _)| *id).collect();
+        refresh_sources(&collection, &ids)?;
         let mut said = statements(&collection, &ids)?;
         for (id, level) in part {
             write(&collection, *id, &said.remove(id).unwrap_or_default())?;

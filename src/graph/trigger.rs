@@ -6,7 +6,7 @@ use pgrx::AllocatedByRust;
 use pgrx::heap_tuple::PgHeapTuple;
 use pgrx::prelude::*;
 
-use super::merge::mark_stale;
+use super::merge::{lock_rows, mark_stale};
 use crate::collection::Collection;
 use crate::error::{self, Error, raise};
 use crate::pg::trigger::{Transition, misplaced, table_owner, table_schema};
@@ -41,13 +41,26 @@ fn relation_change(trigger: &PgTrigger) -> error::Result<()> {
     if entities.is_empty() {
         return Ok(());
     }
-    // Rows are locked in one order, so that two sessions cannot wait for each other.
-    let sql = "WITH entity AS MATERIALIZED (SELECT id FROM {s}.entity WHERE id = ANY ($1) ORDER BY id FOR NO KEY UPDATE), \
-                 counted AS (SELECT e.id, \
-                   (SELECT count(*) FROM {s}.relation r WHERE r.source_id = e.id AND r.target_id <> e.id) \
-                   + (SELECT count(*) FROM {s}.relation r WHERE r.target_id = e.id AND r.source_id <> e.id) AS degree \
-                 FROM entity e) \
-               UPDATE {s}.entity t SET degree = c.degree FROM counted c WHERE t.id = c.id AND t.degree <> c.degree";
-    collection.execute(sql, &[entities.clone().into()])?;
-    mark_stale(&collection, &entities)
+    mark_stale(&collection, &entities)?;
+    let moved = match trigger.op() {
+        Ok(PgTriggerOperation::Update) => {
+            let moves = "SELECT n.source_id, n.target_id, o.source_id, o.target_id FROM new_rows n JOIN old_rows o ON o.id = n.id \
+                         WHERE n.source_id <> o.source_id OR n.target_id <> o.target_id";
+            let sql = format!("SELECT DISTINCT unnest(ARRAY[a, b, c, d]) FROM ({moves}) m (a, b, c, d)");
+            Transition(trigger).query(&sql, &[], |row| row.need(1))?
+        }
+        _ => entities,
+    };
+    if moved.is_empty() {
+        return Ok(());
+    }
+    lock_rows(&collection, "entity", &moved)?;
+    let sql = "UPDATE {s}.entity t SET degree = coalesce(c.degree, 0) \
+               FROM unnest($1) AS wanted (id) LEFT JOIN (SELECT id, count(*) AS degree FROM ( \
+                 SELECT source_id AS id FROM {s}.relation WHERE source_id = ANY ($1) AND target_id <> source_id \
+                 UNION ALL SELECT target_id FROM {s}.relation WHERE target_id = ANY ($1) AND target_id <> source_id) e \
+                 GROUP BY 1) c ON c.id = wanted.id \
+               WHERE t.id = wanted.id AND t.degree <> coalesce(c.degree, 0)";
+    collection.execute(sql, &[moved.into()])?;
+    Ok(())
 }

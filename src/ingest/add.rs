@@ -68,15 +68,22 @@ fn add(
                   ON CONFLICT (source_key) DO NOTHING RETURNING id";
     let update =
         "UPDATE {s}.document SET body = $1, title = $2, metadata = $4, format = $5 WHERE source_key = $3 RETURNING id";
-    loop {
-        for sql in [insert, update] {
-            if let Some(id) = collection.returning(sql, &args(), |row| row.need(1))?.pop() {
-                return Ok(id);
-            }
+    let statements = if source_key.is_some() {
+        vec![insert, update]
+    } else {
+        vec![insert]
+    };
+    // A second round, for a document that was deleted between the two statements.
+    for sql in statements.iter().cycle().take(2 * statements.len()) {
+        if let Some(id) = collection.returning(sql, &args(), |row| row.need(1))?.pop() {
+            return Ok(id);
         }
-        // Deleted between the two statements.
-        tick();
     }
+    Err(Error::new(
+        PgSqlErrorCode::ERRCODE_TRIGGERED_ACTION_EXCEPTION,
+        "the document was not written",
+    )
+    .detail("A trigger, a rule or a policy on the table document has suppressed it."))
 }
 
 /// A message as a sentence: with a capital and a full stop.

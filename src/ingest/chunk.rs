@@ -7,8 +7,9 @@ use crate::collection::Collection;
 use crate::error::Result;
 use crate::pg::{tick, vector::Vectors};
 
-/// Leaves that are collected before they are written.
+/// Leaves that are collected before they are written, and the bytes of their vectors.
 const BATCH: usize = 2_000;
+const BATCH_BYTES: usize = 64 << 20;
 
 #[derive(Default)]
 struct Blocks {
@@ -40,6 +41,7 @@ pub fn chunk_documents(collection: &Collection, ids: &[i64]) -> Result<usize> {
     let mut blocks = Blocks::default();
     let mut leaves = Leaves::default();
     let mut written = 0;
+    let batch = BATCH.min(BATCH_BYTES / (4 * collection.options.dimensions));
     // One document at a time: a body can have hundreds of megabytes.
     let sql = "SELECT id FROM {s}.document WHERE id = ANY ($1) ORDER BY body_hash, source_key COLLATE \"C\", id";
     let ordered: Vec<i64> = collection.query(sql, &[ids.to_vec().into()], |row| row.need(1))?;
@@ -81,11 +83,11 @@ pub fn chunk_documents(collection: &Collection, ids: &[i64]) -> Result<usize> {
                 leaves.text.push(text.to_owned());
                 leaves.tokens.push(leaf.token_count as i32);
                 ordinal += 1;
+                if leaves.text.len() >= batch {
+                    written += write(collection, std::mem::take(&mut blocks), std::mem::take(&mut leaves))?;
+                }
             }
             tick();
-            if leaves.text.len() >= BATCH {
-                written += write(collection, std::mem::take(&mut blocks), std::mem::take(&mut leaves))?;
-            }
         }
     }
     written += write(collection, blocks, leaves)?;

@@ -58,17 +58,45 @@ pub fn refresh_metadata(collection: &Collection, ids: &[i64]) -> Result<()> {
                WHERE n.document_id = d.id AND n.level = 0 AND d.id = ANY ($1) \
                AND (n.metadata <> d.metadata OR n.partition <> d.partition)";
     collection.execute(sql, &[ids_arg()])?;
-    for (table, link) in [("node", "node_source"), ("community", "community_source")] {
-        let sql = format!("SELECT DISTINCT {table}_id FROM {{s}}.{link} WHERE document_id = ANY ($1)");
-        let rows: Vec<i64> = collection.query(&sql, &[ids_arg()], |row| row.need(1))?;
-        share_metadata(collection, table, &rows)?;
+    for table in ["node", "community"] {
+        let sql = format!(
+            "SELECT s.{table}_id, count(*) = c.source_count FROM {{s}}.{table}_source s JOIN {{s}}.{table} c ON c.id = s.{table}_id \
+             WHERE s.document_id = ANY ($1) GROUP BY 1, c.source_count"
+        );
+        let touched: Vec<(i64, bool)> = collection.query(&sql, &[ids_arg()], |row| Ok((row.need(1)?, row.need(2)?)))?;
+        let of = |all: bool| {
+            touched
+                .iter()
+                .filter(|row| row.1 == all)
+                .map(|row| row.0)
+                .collect::<Vec<i64>>()
+        };
+        share_metadata(collection, table, &of(true))?;
+        narrow_metadata(collection, table, &of(false), ids)?;
     }
+    Ok(())
+}
+
+/// Takes from the metadata of summaries or communities the pairs that the documents `ids` do not have any more.
+///
+/// That needs no look at the other documents behind them. A pair that all of them share only now is added by the next build.
+fn narrow_metadata(collection: &Collection, table: &str, rows: &[i64], ids: &[i64]) -> Result<()> {
+    graph::lock_rows(collection, table, rows)?;
+    let sql = format!(
+        "UPDATE {{s}}.{table} t SET metadata = coalesce((SELECT jsonb_object_agg(e.key, e.value) FROM jsonb_each(t.metadata) e \
+           WHERE NOT EXISTS (SELECT FROM {{s}}.{table}_source s JOIN {{s}}.document d ON d.id = s.document_id \
+             WHERE s.{table}_id = t.id AND s.document_id = ANY ($2) \
+             AND NOT d.metadata @> jsonb_build_object(e.key, e.value))), '{{}}') \
+         WHERE t.id = ANY ($1) AND t.metadata <> '{{}}'"
+    );
+    collection.execute(&sql, &[rows.to_vec().into(), ids.to_vec().into()])?;
     Ok(())
 }
 
 /// Sets the metadata of summaries (`node`) or communities to the pairs that all documents behind each share, so that
 /// containment can never find a text that has seen a document without the pair.
 pub fn share_metadata(collection: &Collection, table: &str, rows: &[i64]) -> Result<()> {
+    graph::lock_rows(collection, table, rows)?;
     let sql = format!(
         "UPDATE {{s}}.{table} t SET metadata = coalesce(shared.pairs, '{{}}') \
          FROM unnest($1) AS wanted (id) LEFT JOIN ( \

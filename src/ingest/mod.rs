@@ -8,4 +8,4 @@ mod trigger;
 
 pub use chunk::chunk_documents;
 pub use forget::{forget_all, forget_documents, refresh_metadata, share_metadata};
-pub use queue::{cut_anew, queue_all, take_up, will_drop_index};
+pub use queue::{cut_anew, cut_waiting, queue_all, take_up, will_drop_index};

@@ -33,11 +33,22 @@ pub fn cut_anew(collection: &Collection, ids: &[i64]) -> Result<usize> {
     Ok(leaves)
 }
 
+/// Cuts one document if it waits for that.
+pub fn cut_waiting(collection: &Collection, id: i64) -> Result<()> {
+    let sql = "SELECT EXISTS (SELECT FROM {s}.change WHERE \"table\" = 'document' AND key = $1::text)";
+    if collection.query_one(sql, &[id.into()], |row| row.need(1))? {
+        cut_anew(collection, &[id])?;
+    }
+    Ok(())
+}
+
 /// Cuts and embeds the documents whose changes are pending; answers how many leaves were added.
 ///
 /// Build functions call it first. Documents come in canonical order, so that the ids given do not depend on the order
 /// in which they were written.
 pub fn take_up(collection: &Collection) -> Result<usize> {
+    // Written where triggers do not fire (replicated, or restored without them): this UPDATE makes up for it.
+    collection.execute("UPDATE {s}.document SET body = body WHERE body_hash = ''", &[])?;
     let (mut leaves, mut documents) = (0, 0);
     let mut progress = Progress::start();
     if will_drop_index(collection)? {

@@ -11,6 +11,7 @@ use sha2::{Digest, Sha256};
 use super::{chunk_documents, cut_anew, forget_all, forget_documents, refresh_metadata};
 use crate::collection::{Collection, Options};
 use crate::error::{self, Error, raise};
+use crate::graph::check_length;
 use crate::pg::json::Json;
 use crate::pg::lock;
 use crate::pg::trigger::{Transition, misplaced, table_owner, table_schema};
@@ -55,7 +56,24 @@ fn name_row<'a>(trigger: &'a PgTrigger<'a>) -> error::Result<Tuple<'a>> {
         "relation" => ("predicate", "predicate_key", fold::predicate),
         _ => return Err(misplaced()),
     };
+    if let Some(text) = row.get_by_name::<&str>(name).map_err(column)? {
+        check_length(text, name)?;
+    }
     if let Some(text) = row.get_by_name::<&str>(name).map_err(column)?.map(folded) {
+        let before = trigger
+            .old()
+            .map(|old| old.get_by_name::<String>(key).map_err(column))
+            .transpose()?
+            .flatten();
+        if table == "entity" && before.as_ref().is_some_and(|before| *before != text) {
+            // Renamed by hand: documents go on to mention it under the old name.
+            let id: Option<i64> = row.get_by_name("id").map_err(column)?;
+            let collection = Collection::of_trigger(table_schema(trigger)?, table_owner(trigger)?)?;
+            let sql = "INSERT INTO {s}.entity_alias (key, entity_id) VALUES ($1, $2) \
+                       ON CONFLICT (key) DO UPDATE SET entity_id = excluded.entity_id";
+            collection.execute(sql, &[before.into(), id.into()])?;
+            row.set_by_name("given", true).map_err(column)?;
+        }
         row.set_by_name(key, text).map_err(column)?;
     }
     let inserts = matches!(trigger.op(), Ok(PgTriggerOperation::Insert));
@@ -103,7 +121,7 @@ fn document_change(trigger: &PgTrigger) -> error::Result<()> {
             forget(&collection, &gone)
         }
         PgTriggerOperation::Truncate => {
-            lock::change(collection.oid)?;
+            lock_for_change(&collection)?;
             forget_all(&collection)
         }
         PgTriggerOperation::Update => {
@@ -111,16 +129,23 @@ fn document_change(trigger: &PgTrigger) -> error::Result<()> {
             let gone = ids("SELECT id FROM old_rows EXCEPT SELECT id FROM new_rows")?;
             let added = ids("SELECT id FROM new_rows EXCEPT SELECT id FROM old_rows")?;
             let same = "SELECT n.id FROM new_rows n JOIN old_rows o ON o.id = n.id";
-            let text = ids(&format!(
-                "{same} WHERE o.body_hash <> n.body_hash OR o.format <> n.format"
-            ))?;
+            let (cut_differs, label_differs) = (
+                "(o.body_hash <> n.body_hash OR o.format <> n.format)",
+                "(o.metadata <> n.metadata OR o.partition <> n.partition)",
+            );
+            let text = ids(&format!("{same} WHERE {cut_differs}"))?;
+            let labels = ids(&format!("{same} WHERE {label_differs}"))?;
             let moved = ids(&format!("{same} WHERE o.partition <> n.partition"))?;
-            let labels = ids(&format!(
-                "{same} WHERE o.metadata <> n.metadata OR o.partition <> n.partition"
-            ))?;
             wait_for_builds(&collection, &[&gone[..], &text, &moved, &labels].concat())?;
             forget(&collection, &gone)?;
             cut(&collection, &added, "insert")?;
+            if is_many(&collection, &text) {
+                // Their leaves hold the old text until they are cut anew, and must not be found under new labels.
+                let relabelled = ids(&format!("{same} WHERE {cut_differs} AND {label_differs}"))?;
+                if !relabelled.is_empty() {
+                    forget_documents(&collection, &relabelled, false)?;
+                }
+            }
             if !labels.is_empty() {
                 refresh_metadata(&collection, &labels)?;
             }
@@ -140,12 +165,17 @@ fn forget(collection: &Collection, ids: &[i64]) -> error::Result<()> {
     }
 }
 
+/// Whether a statement has written more documents than are cut at once.
+fn is_many(collection: &Collection, ids: &[i64]) -> bool {
+    ids.len() as i64 > collection.options.inline_rows
+}
+
 /// Cuts the documents now, or records them if they are many.
 fn cut(collection: &Collection, ids: &[i64], kind: &str) -> error::Result<()> {
     if ids.is_empty() {
         return Ok(());
     }
-    if ids.len() as i64 > collection.options.inline_rows {
+    if is_many(collection, ids) {
         let sql = "INSERT INTO {s}.change (\"table\", key, kind) SELECT 'document', id::text, $2 FROM unnest($1) AS u (id) \
                    WHERE NOT EXISTS (SELECT FROM {s}.change c WHERE c.\"table\" = 'document' AND c.key = u.id::text)";
         collection.execute(sql, &[ids.to_vec().into(), kind.into()])?;
@@ -174,7 +204,7 @@ fn wait_for_builds(collection: &Collection, ids: &[i64]) -> error::Result<()> {
     if ids.is_empty() {
         return Ok(());
     }
-    lock::change(collection.oid)?;
+    lock_for_change(collection)?;
     if !collection.is_read_committed()? {
         collection.returning(
             "SELECT key FROM {s}.setting WHERE key = 'last_build' FOR SHARE",
@@ -183,4 +213,10 @@ fn wait_for_builds(collection: &Collection, ids: &[i64]) -> error::Result<()> {
         )?;
     }
     Ok(())
+}
+
+/// Both locks in the order in which a build that makes the index of `node` takes them.
+fn lock_for_change(collection: &Collection) -> error::Result<()> {
+    collection.execute("LOCK TABLE {s}.node IN ROW EXCLUSIVE MODE", &[])?;
+    lock::change(collection.oid)
 }

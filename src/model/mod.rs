@@ -42,7 +42,7 @@ impl Embedder {
     /// The unit vector of `text`; nothing if it holds no word.
     pub fn embed(self, text: &str) -> Option<Vec<f32>> {
         match self {
-            Embedder::Hash { dimensions, stop } => hash::embed(text, dimensions, stop),
+            Embedder::Hash { dimensions, stop } => hash::embed(text, dimensions, stop, &mut tick),
         }
     }
 }

@@ -65,6 +65,7 @@ pub struct AsUser {
 }
 
 impl AsUser {
+    /// Whoever is that user already goes on as before: there is nobody to protect from whom.
     pub fn switch(user: pg_sys::Oid) -> AsUser {
         let mut before = AsUser {
             user: pg_sys::Oid::INVALID,
@@ -73,6 +74,9 @@ impl AsUser {
         // SAFETY: plain reads and writes of backend state; the abort of a transaction restores it if an ERROR unwinds.
         unsafe {
             pg_sys::GetUserIdAndSecContext(&mut before.user, &mut before.context);
+            if user == before.user {
+                return before;
+            }
             pg_sys::SetUserIdAndSecContext(
                 user,
                 before.context | (pg_sys::SECURITY_LOCAL_USERID_CHANGE | pg_sys::SECURITY_RESTRICTED_OPERATION) as i32,

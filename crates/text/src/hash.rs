@@ -11,16 +11,22 @@ use sha2::{Digest, Sha256};
 /// nothing of what a text is about and would outvote the rest; a text of nothing else keeps them. The vector depends on
 /// the words alone, not on their order, and is the same on every machine. The caller bounds `dimensions`: the vector has
 /// that many 4-byte numbers.
+/// `tick` is called every thousand words.
 ///
 /// Source: feature hashing (Weinberger et al. 2009) without the sign.
-pub fn embed(text: &str, dimensions: usize, stop: &StopWords) -> Option<Vec<f32>> {
+pub fn embed(text: &str, dimensions: usize, stop: &StopWords, tick: &mut dyn FnMut()) -> Option<Vec<f32>> {
     if dimensions == 0 {
         return None;
     }
-    let list = |all: bool| -> Vec<usize> {
+    let mut list = |all: bool| -> Vec<usize> {
         words(text)
-            .filter(|(_, word)| all || !stop.contains(word))
-            .map(|(_, word)| bucket(&word, dimensions))
+            .enumerate()
+            .filter_map(|(number, (_, word))| {
+                if number.is_multiple_of(1000) {
+                    tick();
+                }
+                (all || !stop.contains(&word)).then(|| bucket(&word, dimensions))
+            })
             .collect()
     };
     let mut buckets = list(false);
@@ -52,9 +58,12 @@ fn bucket(word: &str, dimensions: usize) -> usize {
 
 #[cfg(test)]
 mod tests {
-    use super::embed;
-    use crate::stop;
+    use crate::stop::{self, StopWords};
     use proptest::prelude::*;
+
+    fn embed(text: &str, dimensions: usize, stop: &StopWords) -> Option<Vec<f32>> {
+        super::embed(text, dimensions, stop, &mut || ())
+    }
 
     #[test]
     fn known_buckets() {

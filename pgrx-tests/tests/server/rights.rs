@@ -287,15 +287,14 @@ fn collections_are_listed_for_those_who_may_read_them() {
     assert_eq!(texts(&mut client, shown), [""; 0], "without USAGE on the schema");
     run(&mut admin, &format!("GRANT USAGE ON SCHEMA kb TO {reader}"));
     assert_eq!(texts(&mut client, shown), ["kb"]);
-    // A policy of the owner's runs as the owner.
+    // A policy that holds for the owner, too, is run by nobody who looks at the list.
     let policy = "CREATE FUNCTION kb.who() RETURNS boolean LANGUAGE plpgsql AS $$BEGIN \
            RAISE NOTICE 'policy as %', current_user; RETURN true; END$$; \
          ALTER TABLE kb.setting ENABLE ROW LEVEL SECURITY; ALTER TABLE kb.setting FORCE ROW LEVEL SECURITY; \
          CREATE POLICY who ON kb.setting USING (kb.who())";
     run(&mut database.client_as(&owner), policy);
     let output = database.psql(&format!("{shown};"));
-    assert!(output.contains("kb"), "{output}");
-    assert!(!output.contains("policy as postgres"), "{output}");
+    assert!(output.contains("(0 rows)") && !output.contains("policy as"), "{output}");
 }
 
 #[test]

@@ -163,7 +163,7 @@ fn metadata_may_be_as_deep_and_large_as_postgresql_takes_it() {
     let mut client = database.client();
     run(
         &mut client,
-        "SELECT rag_create('kb', 8); SELECT rag_create('parts', 8, partition_by => '{a}')",
+        "SELECT rag_create('kb', 8); SELECT rag_create('parts', 8, partition_by => '{b}')",
     );
     let deep = "(repeat('{\"a\":', 5000) || '1' || repeat('}', 5000))::jsonb";
     for collection in ["kb", "parts"] {

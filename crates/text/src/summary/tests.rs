@@ -20,7 +20,7 @@ fn summary(texts: &[&str], max_tokens: usize) -> String {
 }
 
 fn cosine(a: &str, b: &str) -> f64 {
-    let [a, b] = [a, b].map(|text| hash::embed(text, 384, stop::words("english")).unwrap());
+    let [a, b] = [a, b].map(|text| hash::embed(text, 384, stop::words("english"), &mut || ()).unwrap());
     a.iter().zip(&b).map(|(a, b)| f64::from(a * b)).sum()
 }
 
