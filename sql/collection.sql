@@ -135,7 +135,7 @@ CREATE TABLE {schema}.relation (
     predicate_key text NOT NULL CHECK (octet_length(predicate_key) BETWEEN 1 AND 2000),
     target_id     bigint NOT NULL REFERENCES {schema}.entity ON DELETE CASCADE,
     description   text,
-    weight        float8 NOT NULL DEFAULT 1 CHECK (weight >= 0 AND weight < 'infinity'),
+    weight        float8 NOT NULL DEFAULT 1 CHECK (weight BETWEEN 0 AND 1e30),
     given_weight  float8,
     properties    jsonb NOT NULL DEFAULT '{}' CHECK (jsonb_typeof(properties) = 'object'),
     embedding     {vector}.vector({dimensions}),

@@ -107,10 +107,11 @@ pub fn rank(
     let ranked = |nearest: &str| {
         format!(
             "SELECT n.id, t.score FROM ({nearest}) t JOIN {{s}}.{table} n ON n.id = t.id {document} \
-             ORDER BY t.score DESC, n.level, {order}, n.id LIMIT $4"
+             WHERE t.score <> 'NaN' ORDER BY t.score DESC, n.level, {order}, n.id LIMIT $4"
         )
     };
     let read = |row: &spi::Row| Ok((row.need::<i64>(1)?, row.need::<f64>(2)?));
+    // A zero vector that somebody has written has no cosine: NaN sorts last here, and is left out.
     let score = "1 - (n.embedding OPERATOR({v}.<=>) $1)";
     if large
         && k <= MAX_EF_SEARCH / 2
@@ -128,7 +129,7 @@ pub fn rank(
         }
     }
     let nearest = ranked(&format!(
-        "SELECT n.id, {score} AS score FROM {embedded} AND {types} ORDER BY {score} DESC FETCH FIRST $4 ROWS WITH TIES"
+        "SELECT n.id, {score} AS score FROM {embedded} AND {types} ORDER BY -({score}) FETCH FIRST $4 ROWS WITH TIES"
     ));
     collection.query(&nearest, &args(k), read)
 }

@@ -4,23 +4,21 @@ use pgrx::prelude::*;
 use pgrx::{JsonB, PgSqlErrorCode, pg_sys};
 use serde_json::{Map, Value};
 
-use super::options::{Options, check_keys, cuts_differ};
+use super::options::{Options, check_keys, cuts_differ, settings_of};
 use super::{Collection, TABLES, find_sql, quoted};
-use crate::error::{Error, Result, SqlResult, required};
+use crate::error::{Error, Result, SqlResult};
 use crate::ingest;
 use crate::pg::frame::{AsUser, Frame};
-use crate::pg::spi;
+use crate::pg::{json::Json, spi};
 
 /// SQL: `rag_alter(collection, settings)`.
 #[pg_extern(sql = false)]
-fn rag_alter(collection: Option<&str>, settings: Option<JsonB>) -> SqlResult<()> {
+fn rag_alter(collection: Option<&str>, settings: Option<Json>) -> SqlResult<()> {
     Ok(alter(collection, settings)?)
 }
 
-fn alter(name: Option<&str>, settings: Option<JsonB>) -> Result<()> {
-    let JsonB(Value::Object(changes)) = required(settings, "settings")? else {
-        return Err(Error::invalid("settings must be a JSON object").hint("For example '{\"leaf_tokens\": 300}'."));
-    };
+fn alter(name: Option<&str>, settings: Option<Json>) -> Result<()> {
+    let changes = settings_of(settings)?;
     if let Some(fixed) = ["dimensions", "partition_by", "language"]
         .iter()
         .find(|key| changes.contains_key(**key))

@@ -1,15 +1,17 @@
 //! rag_create.
 
+use std::collections::BTreeSet;
+
 use pgrx::prelude::*;
 use pgrx::{JsonB, PgSqlErrorCode, pg_sys};
 use serde_json::{Map, Value, json};
 
-use super::options::{Options, check_keys};
+use super::options::{Options, check_keys, settings_of};
 use super::{LAYOUT, extension_schema, fill, literal, must_own, must_write, quoted};
 use crate::error::{Error, Result, SqlResult, in_range, notice, required};
 use crate::model;
 use crate::pg::frame::{AsUser, Frame};
-use crate::pg::{spi, vector};
+use crate::pg::{json::Json, spi, vector};
 
 /// SQL: `rag_create(collection, dimensions, embedder, summarizer, extractor, answerer, partition_by, language, settings)`.
 #[pg_extern(sql = false)]
@@ -22,18 +24,21 @@ fn rag_create(
     answerer: Option<&str>,
     partition_by: Option<Vec<Option<String>>>,
     language: Option<pg_sys::Oid>,
-    settings: Option<JsonB>,
+    settings: Option<Json>,
 ) -> SqlResult<()> {
     let request = || -> Result<Map<String, Value>> {
-        let JsonB(Value::Object(mut map)) = required(settings, "settings")? else {
-            return Err(Error::invalid("settings must be a JSON object").hint("For example '{\"leaf_tokens\": 300}'."));
-        };
+        let mut map = settings_of(settings)?;
         check_keys(&map, false)?;
         if let Some(answerer) = answerer {
             return Err(model::unknown("answerer", answerer, ""));
         }
         let keys = required(partition_by, "partition_by")?;
         let keys: Option<Vec<String>> = keys.into_iter().collect();
+        if let Some(keys) = &keys
+            && (keys.iter().any(String::is_empty) || keys.iter().collect::<BTreeSet<_>>().len() < keys.len())
+        {
+            return Err(Error::invalid("partition_by takes different keys that are not empty"));
+        }
         map.insert(
             "dimensions".into(),
             in_range(dimensions, "dimensions", 1..=vector::MAX_DIMENSIONS)?.into(),

@@ -110,6 +110,7 @@ impl Collection {
             .detail("With an older snapshot they would draw on documents that are deleted by now.")
             .hint("BEGIN ISOLATION LEVEL READ COMMITTED;"));
         }
+        collection.must_see_all()?;
         lock::build(collection.oid)?;
         // A change of documents with an older snapshot than this cannot see what is derived now; it locks this row and fails.
         let sql = "INSERT INTO {s}.setting (key, value) VALUES ('last_build', to_jsonb(now())) \
@@ -130,7 +131,24 @@ impl Collection {
             return Err(misplaced());
         }
         let user = AsUser::switch(owner);
-        Self::load(&name, schema, Some(user), frame)
+        let collection = Self::load(&name, schema, Some(user), frame)?;
+        collection.must_see_all()?;
+        Ok(collection)
+    }
+
+    /// What is derived must rest on all documents: with policies that hold for the owner, too, it would forget the rest.
+    fn must_see_all(&self) -> Result<()> {
+        if !self.has_row_security()? {
+            return Ok(());
+        }
+        Err(Error::new(
+            PgSqlErrorCode::ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
+            format!(
+                "row security hides rows of collection {} from its owner",
+                quoted(&self.name)
+            ),
+        )
+        .hint("ALTER TABLE ... NO FORCE ROW LEVEL SECURITY; policies then hold for everybody but the owner."))
     }
 
     fn load(name: &str, oid: pg_sys::Oid, user: Option<AsUser>, frame: Frame) -> Result<Collection> {

@@ -5,7 +5,7 @@ use pgrx::PgSqlErrorCode;
 use serde_json::{Map, Value};
 
 use super::{LAYOUT, quoted};
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, required};
 use crate::model::{Embedder, Extractor, Summarizer};
 use crate::pg::json::Json;
 use crate::pg::spi;
@@ -134,6 +134,15 @@ fn number(map: &Map<String, Value>, key: &str) -> Result<i64> {
                 ))
                 .detail(format!("It is {value}."))
             }),
+    }
+}
+
+/// The argument `settings` as an object.
+pub fn settings_of(settings: Option<Json>) -> Result<Map<String, Value>> {
+    let settings = required(settings, "settings")?;
+    match serde_json::from_str(settings.as_str()) {
+        Ok(Value::Object(map)) => Ok(map),
+        _ => Err(Error::invalid("settings must be a JSON object").hint("For example '{\"leaf_tokens\": 300}'.")),
     }
 }
 

@@ -12,6 +12,9 @@ use crate::ingest;
 use crate::pg::json::Json;
 use crate::pg::tick;
 
+/// The greatest weight of a relation: sums of many stay finite in single precision.
+const MAX_WEIGHT: f64 = 1e30;
+
 /// SQL: `graph_add(collection, subject, predicate, object, description, document_id, properties, quote, weight)`.
 #[pg_extern(sql = false)]
 fn graph_add(
@@ -39,8 +42,9 @@ fn graph_add(
                     .detail("Its weight is the number of blocks that assert it."),
             )?;
         }
-        if !(weight > 0.0 && weight.is_finite()) {
-            Err(Error::invalid("weight must be a positive finite number").detail(format!("It is {weight}.")))?;
+        if !(weight > 0.0 && weight <= MAX_WEIGHT) {
+            Err(Error::invalid("weight must be a positive finite number")
+                .detail(format!("It is {weight}, the most is {MAX_WEIGHT:e}.")))?;
         }
     }
     if quote.is_some_and(|quote| quote.trim().is_empty()) {

@@ -16,7 +16,7 @@ pub struct Frame {
 }
 
 impl Frame {
-    /// Pins the search_path, and how literals are read.
+    /// Pins the search_path, how literals are read and how names are written.
     pub fn enter() -> Result<Frame> {
         // SAFETY: called inside a transaction on the backend's own thread.
         let frame = Frame {
@@ -24,6 +24,7 @@ impl Frame {
         };
         frame.set("search_path", "pg_catalog, pg_temp")?;
         frame.set("standard_conforming_strings", "on")?;
+        frame.set("quote_all_identifiers", "off")?;
         Ok(frame)
     }
 

@@ -18,6 +18,10 @@ impl Json {
         self.0 == "{}"
     }
 
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
     /// The value of a key of an object, as text that is the same for equal values.
     pub fn field(&self, key: &str) -> Option<String> {
         // SAFETY: jsonb_object_field takes a jsonb and a text, and answers a jsonb or NULL.

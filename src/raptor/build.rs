@@ -14,7 +14,7 @@ use crate::{ingest, search};
 /// What a leaf costs beside its vector: its id, and its document in the lists of the levels above.
 const BYTES_PER_LEAF: usize = 128;
 
-/// SQL: `raptor_build(collection, method, max_levels, cluster_size, seed)`.
+/// SQL: `raptor_build(collection, method, max_levels, cluster_size)`.
 #[pg_extern(sql = false)]
 fn raptor_build(
     collection: Option<&str>,
