@@ -24,4 +24,5 @@ mod sessions;
 mod signatures;
 mod support;
 mod textbook;
+mod traces;
 mod unusual;
