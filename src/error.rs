@@ -16,8 +16,11 @@ pub struct Error {
 
 pub type Result<T> = std::result::Result<T, Error>;
 
-/// What a SQL-callable function returns: pgrx raises an [`ErrorReport`] with its SQLSTATE, DETAIL and HINT.
-pub type SqlResult<T> = std::result::Result<T, ErrorReport>;
+/// What a SQL-callable function returns, by a name under which cargo-pgrx knows it as a `Result`.
+pub mod sql {
+    /// pgrx raises an `ErrorReport` with its SQLSTATE, DETAIL and HINT.
+    pub type Result<T> = std::result::Result<T, pgrx::pg_sys::panic::ErrorReport>;
+}
 
 impl Error {
     pub fn new(code: PgSqlErrorCode, message: impl Into<String>) -> Self {

@@ -6,14 +6,14 @@ use serde_json::{Map, Value};
 
 use super::options::{Options, check_keys, cuts_differ, settings_of};
 use super::{Collection, TABLES, find_sql, quoted};
-use crate::error::{Error, Result, SqlResult};
+use crate::error::{Error, Result, sql};
 use crate::ingest;
 use crate::pg::frame::{AsUser, Frame};
 use crate::pg::{json::Json, spi};
 
 /// SQL: `rag_alter(collection, settings)`.
 #[pg_extern(sql = false)]
-fn rag_alter(collection: Option<&str>, settings: Option<Json>) -> SqlResult<()> {
+fn rag_alter(collection: Option<&str>, settings: Option<Json>) -> sql::Result<()> {
     Ok(alter(collection, settings)?)
 }
 
@@ -51,7 +51,7 @@ fn alter(name: Option<&str>, settings: Option<Json>) -> Result<()> {
 
 /// SQL: `rag_drop(collection)`.
 #[pg_extern(sql = false)]
-fn rag_drop(collection: Option<&str>) -> SqlResult<()> {
+fn rag_drop(collection: Option<&str>) -> sql::Result<()> {
     Ok(drop_collection(collection)?)
 }
 
@@ -99,7 +99,7 @@ type CollectionRow = (
 
 /// SQL: the view `rag_collections` selects from it.
 #[pg_extern(sql = false)]
-fn _collections() -> SqlResult<
+fn _collections() -> sql::Result<
     TableIterator<
         'static,
         (

@@ -8,7 +8,7 @@ use serde_json::{Map, Value, json};
 
 use super::options::{Options, check_keys, settings_of};
 use super::{LAYOUT, extension_schema, fill, literal, must_own, must_write, quoted};
-use crate::error::{Error, Result, SqlResult, in_range, notice, required};
+use crate::error::{Error, Result, in_range, notice, required, sql};
 use crate::model;
 use crate::pg::frame::{AsUser, Frame};
 use crate::pg::{json::Json, spi, vector};
@@ -25,7 +25,7 @@ fn rag_create(
     partition_by: Option<Vec<Option<String>>>,
     language: Option<pg_sys::Oid>,
     settings: Option<Json>,
-) -> SqlResult<()> {
+) -> sql::Result<()> {
     let request = || -> Result<Map<String, Value>> {
         let mut map = settings_of(settings)?;
         check_keys(&map, false)?;

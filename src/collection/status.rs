@@ -3,13 +3,13 @@
 use pgrx::prelude::*;
 
 use super::Collection;
-use crate::error::{Result, SqlResult};
+use crate::error::{Result, sql};
 
 /// SQL: `rag_status(collection)`.
 #[pg_extern(sql = false)]
 fn rag_status(
     collection: Option<&str>,
-) -> SqlResult<
+) -> sql::Result<
     TableIterator<
         'static,
         (

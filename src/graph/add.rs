@@ -7,7 +7,7 @@ use pgrx::prelude::*;
 use super::extract::MAX_KEY_BYTES;
 use super::merge::{Touched, recount};
 use crate::collection::{Collection, quoted};
-use crate::error::{Error, Result, SqlResult, required};
+use crate::error::{Error, Result, required, sql};
 use crate::ingest;
 use crate::pg::json::Json;
 use crate::pg::tick;
@@ -27,7 +27,7 @@ fn graph_add(
     properties: Option<Json>,
     quote: Option<&str>,
     weight: Option<f64>,
-) -> SqlResult<i64> {
+) -> sql::Result<i64> {
     let properties = required(properties, "properties")?;
     if !properties.is_object() {
         Err(Error::invalid("properties must be a JSON object"))?;

@@ -7,7 +7,7 @@ use pgrx::prelude::*;
 use sha2::{Digest, Sha256};
 
 use crate::collection::Collection;
-use crate::error::{Error, Result, SqlResult, in_range, required};
+use crate::error::{Error, Result, in_range, required, sql};
 use crate::ingest::{self, share_metadata};
 use crate::pg::{memory, tick};
 use crate::search;
@@ -18,7 +18,7 @@ fn graph_communities(
     collection: Option<&str>,
     algorithm: Option<&str>,
     resolution: Option<f64>,
-) -> SqlResult<
+) -> sql::Result<
     TableIterator<
         'static,
         (

@@ -7,7 +7,7 @@ use pgrx::prelude::*;
 
 use super::merge::{Touched, recount};
 use crate::collection::Collection;
-use crate::error::{Result, SqlResult};
+use crate::error::{Result, sql};
 use crate::pg::tick;
 use crate::progress::Progress;
 use crate::{ingest, search};
@@ -22,7 +22,7 @@ pub const MAX_KEY_BYTES: usize = 2000;
 #[pg_extern(sql = false)]
 fn graph_extract(
     collection: Option<&str>,
-) -> SqlResult<
+) -> sql::Result<
     TableIterator<
         'static,
         (

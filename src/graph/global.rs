@@ -3,7 +3,7 @@
 use pgrx::prelude::*;
 
 use crate::collection::Collection;
-use crate::error::{Result, SqlResult, in_range, required};
+use crate::error::{Result, in_range, required, sql};
 use crate::pg::json::Json;
 use crate::search::{Scope, query_vector, rank};
 
@@ -21,7 +21,7 @@ fn graph_global(
     level: Option<i32>,
     filter: Option<Json>,
     documents: Option<Vec<Option<i64>>>,
-) -> SqlResult<
+) -> sql::Result<
     TableIterator<
         'static,
         (

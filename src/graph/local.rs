@@ -7,7 +7,7 @@ use pgrx::prelude::*;
 
 use super::check_length;
 use crate::collection::{Collection, quoted};
-use crate::error::{Result, SqlResult, in_range, required};
+use crate::error::{Result, in_range, required, sql};
 use crate::pg::{json::Json, spi, tick};
 use crate::search::Scope;
 
@@ -32,7 +32,7 @@ fn graph_local(
     filter: Option<Json>,
     max_edges: Option<i32>,
     documents: Option<Vec<Option<i64>>>,
-) -> SqlResult<
+) -> sql::Result<
     TableIterator<
         'static,
         (

@@ -7,7 +7,7 @@ use serde_json::json;
 
 use super::communities::refresh_sources;
 use crate::collection::Collection;
-use crate::error::{Result, SqlResult, in_range};
+use crate::error::{Result, in_range, sql};
 use crate::pg::{json::Json, tick, vector::Vector};
 use crate::search;
 
@@ -23,7 +23,7 @@ const FINDINGS: usize = 5;
 fn graph_summarize(
     collection: Option<&str>,
     level: Option<i32>,
-) -> SqlResult<
+) -> sql::Result<
     TableIterator<
         'static,
         (

@@ -6,7 +6,7 @@ use pgrx::PgSqlErrorCode;
 use pgrx::prelude::*;
 
 use crate::collection::Collection;
-use crate::error::{Error, Result, SqlResult, required};
+use crate::error::{Error, Result, required, sql};
 use crate::pg::{json::Json, spi, tick, vector::Vector};
 
 const FORMATS: &str = "Formats are 'text', 'markdown', 'html', 'csv' and 'json'.";
@@ -20,7 +20,7 @@ fn rag_add(
     source_key: Option<&str>,
     metadata: Option<Json>,
     format: Option<&str>,
-) -> SqlResult<i64> {
+) -> sql::Result<i64> {
     Ok(add(collection, body, title, source_key, metadata, format)?)
 }
 
@@ -116,7 +116,7 @@ fn rag_chunk(
     block_tokens: Option<i32>,
     leaf_tokens: Option<i32>,
     overlap: Option<i32>,
-) -> SqlResult<
+) -> sql::Result<
     TableIterator<
         'static,
         (
@@ -183,7 +183,7 @@ fn cut(
 
 /// SQL: `rag_embed(collection, input)`.
 #[pg_extern(sql = false)]
-fn rag_embed(collection: Option<&str>, input: Option<&str>) -> SqlResult<Option<Vector>> {
+fn rag_embed(collection: Option<&str>, input: Option<&str>) -> sql::Result<Option<Vector>> {
     Ok(embed(collection, input)?)
 }
 

@@ -6,7 +6,7 @@ use pgrx::prelude::*;
 use sha2::{Digest, Sha256};
 
 use crate::collection::Collection;
-use crate::error::{Error, Result, SqlResult, in_range, required};
+use crate::error::{Error, Result, in_range, required, sql};
 use crate::pg::{memory, tick, vector};
 use crate::progress::Progress;
 use crate::{ingest, search};
@@ -21,7 +21,7 @@ fn raptor_build(
     method: Option<&str>,
     max_levels: Option<i32>,
     cluster_size: Option<i32>,
-) -> SqlResult<TableIterator<'static, (name!(level, i32), name!(nodes, i64), name!(calls, i64))>> {
+) -> sql::Result<TableIterator<'static, (name!(level, i32), name!(nodes, i64), name!(calls, i64))>> {
     Ok(TableIterator::new(raptor(
         collection,
         method,

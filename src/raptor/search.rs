@@ -3,7 +3,7 @@
 use pgrx::prelude::*;
 
 use crate::collection::Collection;
-use crate::error::{Error, Result, SqlResult, in_range, required};
+use crate::error::{Error, Result, in_range, required, sql};
 use crate::pg::{json::Json, memory, vector::Vector};
 use crate::search::{Scope, query_vector, rank};
 
@@ -17,7 +17,7 @@ fn raptor_search(
     mode: Option<&str>,
     max_tokens: Option<i32>,
     documents: Option<Vec<Option<i64>>>,
-) -> SqlResult<
+) -> sql::Result<
     TableIterator<
         'static,
         (
@@ -56,7 +56,7 @@ fn raptor_search_vector(
     mode: Option<&str>,
     max_tokens: Option<i32>,
     documents: Option<Vec<Option<i64>>>,
-) -> SqlResult<
+) -> sql::Result<
     TableIterator<
         'static,
         (
