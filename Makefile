@@ -21,7 +21,7 @@ help:
 	@echo 'make install PG_CONFIG=...   install into a PostgreSQL 15 to 18 of yours'
 
 demo:
-	@$(LOCAL) demo $(CORPUS)
+	@$(LOCAL) demo $(if $(CORPUS),"$(CORPUS)")
 
 test:
 	@$(LOCAL) test

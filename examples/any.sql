@@ -18,7 +18,7 @@ SELECT * FROM raptor_build('kb');
 \echo '=== graph_extract, graph_communities, graph_summarize: who does what to whom, and the themes ==='
 \echo
 SELECT * FROM graph_extract('kb');
-SELECT * FROM graph_communities('kb');
+SELECT level, communities, largest, round(modularity::numeric, 2) AS modularity FROM graph_communities('kb');
 SELECT * FROM graph_summarize('kb');
 SELECT size, title, left(summary, 200) AS summary FROM kb.community WHERE size > 1 ORDER BY size DESC, id LIMIT 3;
 
@@ -29,6 +29,7 @@ SELECT name AS best FROM kb.entity ORDER BY degree DESC, key LIMIT 1
 \gset
 \echo '--- graph_local on the first of them ---'
 \echo
+SET client_min_messages = warning;
 SELECT source, predicate, target, weight, quote FROM graph_local('kb', :'best', max_edges => 6);
 
 \echo '=== Ask it ==='

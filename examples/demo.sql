@@ -29,7 +29,7 @@ SELECT * FROM graph_extract('kb');
 
 \echo '=== 4. graph_communities and graph_summarize: the themes, and a report on each ==='
 \echo
-SELECT * FROM graph_communities('kb');
+SELECT level, communities, largest, round(modularity::numeric, 2) AS modularity FROM graph_communities('kb');
 SELECT * FROM graph_summarize('kb');
 SELECT level, size, title, rating FROM kb.community WHERE size > 10 ORDER BY size DESC;
 

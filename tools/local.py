@@ -159,16 +159,21 @@ def bindgen():
     """What bindgen needs to find libclang, and the compiler's own headers, which a bare libclang lacks."""
     patterns = ["/usr/lib/llvm-*/lib/libclang.so*", "/usr/lib/llvm-*/lib/libclang-[0-9]*.so*", "/usr/lib*/libclang.so*",
                 "/usr/lib/*-linux-gnu/libclang.so*", "/usr/lib/*-linux-gnu/libclang-[0-9]*.so*"]
-    if "LIBCLANG_PATH" in os.environ or any(glob.glob(pattern) for pattern in patterns):
+    if "LIBCLANG_PATH" not in os.environ and any(glob.glob(pattern) for pattern in patterns):
         return {}
-    wheel(LIBCLANG, STATE / "libclang")
-    [library] = (STATE / "libclang").glob("**/libclang.so*")
+    if "LIBCLANG_PATH" in os.environ:
+        folder = os.environ["LIBCLANG_PATH"]
+    else:
+        wheel(LIBCLANG, STATE / "libclang")
+        [library] = (STATE / "libclang").glob("**/libclang.so*")
+        folder = str(library.parent)
     compiler = os.environ.get("CC", "cc")
     try:
         headers = run([compiler, "-print-file-name=include"], capture_output=True, text=True).stdout.strip()
     except (FileNotFoundError, subprocess.CalledProcessError):
         fail("a C compiler is needed to link (on Debian and Ubuntu: apt install gcc libc6-dev)")
-    return {"LIBCLANG_PATH": str(library.parent), "BINDGEN_EXTRA_CLANG_ARGS": f"-isystem {headers}"}
+    return {"LIBCLANG_PATH": folder,
+            "BINDGEN_EXTRA_CLANG_ARGS": os.environ.get("BINDGEN_EXTRA_CLANG_ARGS", f"-isystem {headers}")}
 
 
 def build_environment():
@@ -209,9 +214,10 @@ def replace(path, content):
 
 def install_local():
     fetch()
-    if not (TARGET / "debug" / "libpg_graphrag.so").exists():
-        say("building the extension; the first time takes a few minutes ...")
-    cargo("build", "--no-default-features", "--features", f"pg{MAJOR}", quiet=True)
+    first = not (TARGET / "debug" / "libpg_graphrag.so").exists()
+    if first:
+        say("building the extension (for development, not for speed); the first time takes a few minutes ...")
+    cargo("build", "--no-default-features", "--features", f"pg{MAJOR}", quiet=not first)
     extensions = pg_config("--sharedir") / "extension"
     replace(pg_config("--pkglibdir") / "pg_graphrag.so", (TARGET / "debug" / "libpg_graphrag.so").read_bytes())
     replace(extensions / "pg_graphrag.control", (ROOT / "pg_graphrag.control").read_bytes())
@@ -311,7 +317,8 @@ def demo(corpus=None):
          "COPY kb.document (source_key, title, body, format, metadata) FROM STDIN;\n" + "\n".join(rows) + "\n\\.\n")
     session = ROOT / "examples" / ("any.sql" if corpus else "demo.sql")
     run([*psql_command(), "-X", "-q", "-v", "ON_ERROR_STOP=1", "-f", session])
-    print("\nGo on in psql:\n\n    " + shlex.join(psql_command()) + "\n")
+    print("\nGo on in psql (or with `make psql`; another `make demo` makes this database anew):\n\n    "
+          + shlex.join(psql_command()) + "\n")
 
 
 def test(arguments):
@@ -338,8 +345,9 @@ def main():
         test(arguments)
     elif command == "psql":
         fetch()
-        if not running():
-            fail("the server is not running; `make demo` starts it")
+        if not DATA.exists():
+            fail("there is no server yet; `make demo` makes it")
+        start()
         os.execv(psql_command()[0], [*psql_command(), *arguments])
     elif command == "env":
         for name, value in bindgen().items():

@@ -42,16 +42,18 @@ fn summarize(name: Option<&str>, level: Option<i32>) -> Result<Vec<(i32, i64, i6
         .map(|level| in_range(Some(level), "level", 0..=1000))
         .transpose()?;
     let collection = Collection::build(name)?;
-    let sql = "SELECT id, level FROM {s}.community WHERE stale AND size > 1 AND ($1 IS NULL OR level = $1) \
+    let sql = "SELECT id, level, size FROM {s}.community WHERE stale AND size > 1 AND ($1 IS NULL OR level = $1) \
                ORDER BY level DESC, partition COLLATE \"C\", member_hash";
-    let stale: Vec<(i64, i32)> = collection.query(sql, &[level.into()], |row| Ok((row.need(1)?, row.need(2)?)))?;
+    let stale: Vec<(i64, i32, i32)> = collection.query(sql, &[level.into()], |row| {
+        Ok((row.need(1)?, row.need(2)?, row.need(3)?))
+    })?;
     let mut counts: BTreeMap<i32, i64> = Default::default();
     for part in stale.chunks(BATCH) {
-        let ids: Vec<i64> = part.iter().map(|(id, _)| *id).collect();
+        let ids: Vec<i64> = part.iter().map(|(id, ..)| *id).collect();
         refresh_sources(&collection, &ids)?;
         let mut said = statements(&collection, &ids)?;
-        for (id, level) in part {
-            write(&collection, *id, &said.remove(id).unwrap_or_default())?;
+        for (id, level, size) in part {
+            write(&collection, *id, *size as usize, &said.remove(id).unwrap_or_default())?;
             *counts.entry(*level).or_default() += 1;
             tick();
         }
@@ -87,8 +89,8 @@ impl Statement {
     }
 }
 
-fn write(collection: &Collection, community: i64, statements: &[Statement]) -> Result<()> {
-    let title = title(statements);
+fn write(collection: &Collection, community: i64, size: usize, statements: &[Statement]) -> Result<()> {
+    let title = title(statements, size);
     let mut texts: Vec<String> = Vec::new();
     for statement in statements {
         let text = statement.quote.clone().unwrap_or_else(|| statement.line());
@@ -131,10 +133,13 @@ fn write(collection: &Collection, community: i64, statements: &[Statement]) -> R
 fn statements(collection: &Collection, communities: &[i64]) -> Result<HashMap<i64, Vec<Statement>>> {
     let first = "ORDER BY d.body_hash, d.source_key COLLATE \"C\", e.start_char, e.id";
     let sql = format!(
-        "WITH inside AS MATERIALIZED ( \
+        "WITH leaving AS MATERIALIZED ( \
            SELECT c.id AS community, c.partition, r.* FROM {{s}}.community c \
            JOIN {{s}}.community_entity a ON a.community_id = c.id JOIN {{s}}.relation r ON r.source_id = a.entity_id \
-           JOIN {{s}}.community_entity b ON b.community_id = c.id AND b.entity_id = r.target_id WHERE c.id = ANY ($1)), \
+           WHERE c.id = ANY ($1)), \
+         inside AS MATERIALIZED ( \
+           SELECT l.* FROM leaving l \
+           JOIN {{s}}.community_entity b ON b.community_id = l.community AND b.entity_id = l.target_id), \
          said AS ( \
            SELECT i.community, i.id, count(DISTINCT (e.block_id, e.document_id))::float8 AS blocks, \
              (array_agg(e.subject_name {first}))[1] AS subject, (array_agg(e.predicate {first}))[1] AS predicate, \
@@ -174,8 +179,8 @@ fn statements(collection: &Collection, communities: &[i64]) -> Result<HashMap<i6
     Ok(said)
 }
 
-/// The names of the members with the most relations.
-fn title(statements: &[Statement]) -> String {
+/// The names of the members with the most relations, of a community of `size`.
+fn title(statements: &[Statement], size: usize) -> String {
     let mut members: BTreeMap<i64, (usize, &str)> = BTreeMap::new();
     for statement in statements {
         for (end, name) in statement.ends.iter().zip(&statement.names) {
@@ -190,6 +195,6 @@ fn title(statements: &[Statement]) -> String {
         [one] => one.to_owned(),
         [a, b] => format!("{a} and {b}"),
         [a, b, c] => format!("{a}, {b} and {c}"),
-        [a, b, c, ..] => format!("{a}, {b}, {c} and {} more", names.len() - 3),
+        [a, b, c, ..] => format!("{a}, {b}, {c} and {} more", size.max(names.len()) - 3),
     }
 }

@@ -158,6 +158,19 @@ fn run(page: &str) -> String {
     print(&pieces)
 }
 
+/// Whether the server is of the version whose wording (EXPLAIN, psql) the written outputs have.
+fn is_the_version_written_for() -> bool {
+    let version: i32 = Database::empty()
+        .client()
+        .query_one("SELECT current_setting('server_version_num')::int / 10000", &[])
+        .unwrap()
+        .get(0);
+    if version != 18 {
+        eprintln!("the written outputs are those of PostgreSQL 18; not compared with version {version}");
+    }
+    version == 18
+}
+
 /// Compares what was run with what is written, file by file, or rewrites it; panics with all differences.
 fn compare(results: Vec<(PathBuf, String)>) {
     let mut differences = String::new();
@@ -179,6 +192,9 @@ fn compare(results: Vec<(PathBuf, String)>) {
 
 #[test]
 fn every_example_of_the_documentation_gives_the_output_that_is_shown() {
+    if !is_the_version_written_for() {
+        return;
+    }
     let mut pages = files("../docs", "md");
     pages.push(Path::new(env!("CARGO_MANIFEST_DIR")).join("../README.md"));
     compare(
@@ -191,6 +207,9 @@ fn every_example_of_the_documentation_gives_the_output_that_is_shown() {
 
 #[test]
 fn the_transcripts_are_what_psql_shows() {
+    if !is_the_version_written_for() {
+        return;
+    }
     let mut results = Vec::new();
     for path in files("golden", "sql") {
         let script = fs::read_to_string(&path).unwrap();

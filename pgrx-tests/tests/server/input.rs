@@ -294,13 +294,14 @@ fn every_argument_says_what_it_takes() {
 fn parameters_of_the_server_are_known_by_name() {
     let database = Database::new();
     let mut client = collection(&database);
+    // Its wording differs between versions of PostgreSQL.
+    let little = failure(&mut client, "SET graphrag.build_memory = '1kB'");
+    assert_eq!(little.code().code(), "22023");
     refused(
         &mut client,
         r#"
         SET graphrag.nonsense = 1 --> 42602 invalid configuration parameter name "graphrag.nonsense"
         SET graphrag.build_memory = 'much' --> 22023 invalid value for parameter "graphrag.build_memory": "much"
-        SET graphrag.build_memory = '1kB'
-            --> 22023 1 kB is outside the valid range for parameter "graphrag.build_memory" (1024 kB .. 2147483647 kB)
         "#,
     );
     assert_eq!(
