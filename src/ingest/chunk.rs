@@ -36,11 +36,10 @@ struct Leaves {
     vector: Vec<Option<Vec<f32>>>,
 }
 
-/// Cuts the documents `ids`, which must have no blocks, in canonical order; answers how many leaves were written.
-pub fn chunk_documents(collection: &Collection, ids: &[i64]) -> Result<usize> {
+/// Cuts the documents `ids`, which must have no blocks, in canonical order.
+pub fn chunk_documents(collection: &Collection, ids: &[i64]) -> Result<()> {
     let mut blocks = Blocks::default();
     let mut leaves = Leaves::default();
-    let mut written = 0;
     let batch = BATCH.min(BATCH_BYTES / (4 * collection.options.dimensions));
     // One document at a time: a body can have hundreds of megabytes.
     let sql = "SELECT id FROM {s}.document WHERE id = ANY ($1) ORDER BY body_hash, source_key COLLATE \"C\", id";
@@ -84,17 +83,16 @@ pub fn chunk_documents(collection: &Collection, ids: &[i64]) -> Result<usize> {
                 leaves.tokens.push(leaf.token_count as i32);
                 ordinal += 1;
                 if leaves.text.len() >= batch {
-                    written += write(collection, std::mem::take(&mut blocks), std::mem::take(&mut leaves))?;
+                    write(collection, std::mem::take(&mut blocks), std::mem::take(&mut leaves))?;
                 }
             }
             tick();
         }
     }
-    written += write(collection, blocks, leaves)?;
-    Ok(written)
+    write(collection, blocks, leaves)
 }
 
-fn write(collection: &Collection, blocks: Blocks, leaves: Leaves) -> Result<usize> {
+fn write(collection: &Collection, blocks: Blocks, leaves: Leaves) -> Result<()> {
     // Each block is queued for the extractor under the id that it gets here.
     let sql = "WITH new_blocks AS ( \
                  INSERT INTO {s}.block (document_id, ordinal, section_path, start_char, end_char, text, text_hash, token_count) \
@@ -117,7 +115,6 @@ fn write(collection: &Collection, blocks: Blocks, leaves: Leaves) -> Result<usiz
             blocks.tokens.into(),
         ],
     )?;
-    let count = leaves.text.len();
     let vectors = Vectors(leaves.vector.iter().map(Option::as_deref).collect());
     let sql = "INSERT INTO {s}.node (level, partition, document_id, block_id, ordinal, start_char, end_char, text, text_hash, \
                                      token_count, metadata, embedding) \
@@ -144,5 +141,5 @@ fn write(collection: &Collection, blocks: Blocks, leaves: Leaves) -> Result<usiz
             vectors.into(),
         ],
     )?;
-    Ok(count)
+    Ok(())
 }

@@ -19,8 +19,8 @@ pub fn forget_documents(collection: &Collection, ids: &[i64], gone: bool) -> Res
             collection.execute(&sql, &[ids_arg()])?;
         }
     }
+    delete_summaries(collection, ids)?;
     for sql in [
-        "DELETE FROM {s}.node WHERE level > 0 AND id IN (SELECT node_id FROM {s}.node_source WHERE document_id = ANY ($1))",
         "DELETE FROM {s}.change WHERE \"table\" = 'block' AND key IN \
            (SELECT id::text FROM {s}.block WHERE document_id = ANY ($1))",
         "DELETE FROM {s}.change WHERE \"table\" = 'document' AND key IN (SELECT unnest($1)::text)",
@@ -38,6 +38,22 @@ pub fn forget_documents(collection: &Collection, ids: &[i64], gone: bool) -> Res
     }
     graph::recount(collection, &graph_before)?;
     graph::settle_communities(collection, ids)
+}
+
+/// Deletes what was derived over documents that have moved to another partition: summaries and communities.
+pub fn leave_partition(collection: &Collection, ids: &[i64]) -> Result<()> {
+    delete_summaries(collection, ids)?;
+    let sql = "DELETE FROM {s}.community WHERE id IN \
+                 (SELECT community_id FROM {s}.community_source WHERE document_id = ANY ($1))";
+    collection.execute(sql, &[ids.to_vec().into()])?;
+    Ok(())
+}
+
+fn delete_summaries(collection: &Collection, ids: &[i64]) -> Result<()> {
+    let sql = "DELETE FROM {s}.node WHERE level > 0 AND id IN \
+                 (SELECT node_id FROM {s}.node_source WHERE document_id = ANY ($1))";
+    collection.execute(sql, &[ids.to_vec().into()])?;
+    Ok(())
 }
 
 /// Empties all derived tables, after TRUNCATE of the documents. Relations and entities that rest on no document stay.

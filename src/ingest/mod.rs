@@ -7,5 +7,5 @@ mod queue;
 mod trigger;
 
 pub use chunk::chunk_documents;
-pub use forget::{forget_all, forget_documents, refresh_metadata, share_metadata};
+pub use forget::{forget_all, forget_documents, leave_partition, refresh_metadata, share_metadata};
 pub use queue::{cut_anew, cut_waiting, queue_all, take_up, will_drop_index};

@@ -25,12 +25,11 @@ pub fn will_drop_index(collection: &Collection) -> Result<bool> {
     Ok(pending > 0 && pending > (total - pending) / 3)
 }
 
-/// Cuts documents that may have been cut before; answers how many leaves were written.
-pub fn cut_anew(collection: &Collection, ids: &[i64]) -> Result<usize> {
+/// Cuts documents that may have been cut before.
+pub fn cut_anew(collection: &Collection, ids: &[i64]) -> Result<()> {
     forget_documents(collection, ids, false)?;
-    let leaves = chunk_documents(collection, ids)?;
-    graph::reattach(collection, ids)?;
-    Ok(leaves)
+    chunk_documents(collection, ids)?;
+    graph::reattach(collection, ids)
 }
 
 /// Cuts one document if it waits for that.
@@ -42,14 +41,14 @@ pub fn cut_waiting(collection: &Collection, id: i64) -> Result<()> {
     Ok(())
 }
 
-/// Cuts and embeds the documents whose changes are pending; answers how many leaves were added.
+/// Cuts and embeds the documents whose changes are pending.
 ///
 /// Build functions call it first. Documents come in canonical order, so that the ids given do not depend on the order
 /// in which they were written.
-pub fn take_up(collection: &Collection) -> Result<usize> {
+pub fn take_up(collection: &Collection) -> Result<()> {
     // Written where triggers do not fire (replicated, or restored without them): this UPDATE makes up for it.
     collection.execute("UPDATE {s}.document SET body = body WHERE body_hash = ''", &[])?;
-    let (mut leaves, mut documents) = (0, 0);
+    let mut documents = 0;
     let mut progress = Progress::start();
     if will_drop_index(collection)? {
         search::drop_index(collection, "node")?;
@@ -62,7 +61,7 @@ pub fn take_up(collection: &Collection) -> Result<usize> {
         if ids.is_empty() {
             break;
         }
-        leaves += cut_anew(collection, &ids)?;
+        cut_anew(collection, &ids)?;
         documents += ids.len();
         progress.say(|| format!("{documents} documents cut and embedded so far"));
         tick();
@@ -71,8 +70,8 @@ pub fn take_up(collection: &Collection) -> Result<usize> {
     let sql = "DELETE FROM {s}.change c WHERE c.\"table\" = 'document' \
                AND NOT EXISTS (SELECT FROM {s}.document d WHERE d.id = c.key::bigint)";
     collection.execute(sql, &[])?;
-    if leaves > 0 {
+    if documents > 0 {
         collection.note_step("chunk", None)?;
     }
-    Ok(leaves)
+    Ok(())
 }

@@ -8,7 +8,7 @@ use pgrx::heap_tuple::PgHeapTuple;
 use pgrx::prelude::*;
 use sha2::{Digest, Sha256};
 
-use super::{chunk_documents, cut_anew, forget_all, forget_documents, refresh_metadata};
+use super::{chunk_documents, cut_anew, forget_all, forget_documents, leave_partition, refresh_metadata};
 use crate::collection::{Collection, Options};
 use crate::error::{self, Error, raise};
 use crate::graph::check_length;
@@ -56,10 +56,9 @@ fn name_row<'a>(trigger: &'a PgTrigger<'a>) -> error::Result<Tuple<'a>> {
         "relation" => ("predicate", "predicate_key", fold::predicate),
         _ => return Err(misplaced()),
     };
-    if let Some(text) = row.get_by_name::<&str>(name).map_err(column)? {
-        check_length(text, name)?;
-    }
-    if let Some(text) = row.get_by_name::<&str>(name).map_err(column)?.map(folded) {
+    if let Some(shown) = row.get_by_name::<&str>(name).map_err(column)? {
+        check_length(shown, name)?;
+        let text = folded(shown);
         let before = trigger
             .old()
             .map(|old| old.get_by_name::<String>(key).map_err(column))
@@ -150,7 +149,7 @@ fn document_change(trigger: &PgTrigger) -> error::Result<()> {
                 refresh_metadata(&collection, &labels)?;
             }
             if !moved.is_empty() {
-                crate::raptor::leave_partition(&collection, &moved)?;
+                leave_partition(&collection, &moved)?;
             }
             cut(&collection, &text, "update")
         }
@@ -191,11 +190,10 @@ fn cut(collection: &Collection, ids: &[i64], kind: &str) -> error::Result<()> {
         return Ok(());
     }
     if kind == "update" {
-        cut_anew(collection, ids)?;
+        cut_anew(collection, ids)
     } else {
-        chunk_documents(collection, ids)?;
+        chunk_documents(collection, ids)
     }
-    Ok(())
 }
 
 /// Waits until no build draws on documents. With a snapshot older than a build (REPEATABLE READ) its rows could not be
