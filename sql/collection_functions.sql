@@ -28,7 +28,8 @@ CREATE VIEW @extschema@.rag_collections AS SELECT * FROM @extschema@._collection
 
 CREATE FUNCTION @extschema@.rag_status(collection text)
 RETURNS TABLE (
-    step text, total bigint, done bigint, pending bigint, failed bigint, built_at timestamptz, model text)
+    step text, total bigint, done bigint, pending bigint, failed bigint, built_at timestamptz, model text,
+    calls bigint, waiting bigint)
 LANGUAGE c STABLE COST 1000 ROWS 6 AS 'MODULE_PATHNAME', 'rag_status_wrapper';
 
 -- Trigger functions of the tables of a collection.

@@ -1,12 +1,12 @@
 COMMENT ON FUNCTION @extschema@.rag_create(text, int, text, text, text, text, text[], regconfig, jsonb) IS
 'Makes a collection: schema "collection" (or an empty one that you own) with the tables for documents, leaves, summaries and the knowledge graph.
-dimensions: of every vector, 1 to 16000. embedder: builtin:hash. summarizer: builtin:frequency. extractor: builtin:cooccurrence. answerer: NULL in this version.
+dimensions: of every vector, 1 to 16000. embedder: builtin:hash; summarizer: builtin:frequency; extractor: builtin:cooccurrence; or, as the answerer, too: function:schema.name, server:name (CREATE SERVER ... FOREIGN DATA WRAPPER graphrag_model), or queue (the rows of model_call are answered by a program; not for the answerer).
 partition_by: metadata keys whose values are kept apart, each with trees and communities of its own. language: text search configuration whose stop words are used.
-settings: block_tokens 1000, leaf_tokens 200, leaf_overlap 40, inline_rows 1000, exact_below 10000, cluster_size 8, summary_tokens 200.
+settings: block_tokens 1000, leaf_tokens 200, leaf_overlap 40, inline_rows 1000, exact_below 10000, cluster_size 8, summary_tokens 200, report_tokens 8000, max_attempts 3, reranker NULL, and the system messages summarize_prompt, extract_prompt, report_prompt, answer_prompt.
 Errors: 42P06 if it exists or the schema is not empty, 22023 for a wrong value, 42501 without CREATE on the database.';
 
 COMMENT ON FUNCTION @extschema@.rag_alter(text, jsonb) IS
-'Changes settings of a collection, for example ''{"leaf_tokens": 300}'': those of rag_create, and embedder, summarizer and extractor.
+'Changes settings of a collection, for example ''{"leaf_tokens": 300}'': those of rag_create, and the models. With another embedder search goes on with the old vectors until CALL rag_refresh has embedded all anew.
 New sizes of blocks and leaves apply when the next build function cuts the documents anew. dimensions, partition_by and language are fixed (55000).';
 
 COMMENT ON FUNCTION @extschema@.rag_drop(text) IS
@@ -18,7 +18,7 @@ COMMENT ON VIEW @extschema@.rag_collections IS
 
 COMMENT ON FUNCTION @extschema@.rag_status(text) IS
 'How far each step of a collection is: chunk counts documents, embed and tree leaves, extract blocks, communities entities, reports communities of two or more.
-Columns: step, total, done, pending, failed (items whose model call failed), built_at (when the step last ran), model.';
+Columns: step, total, done, pending, failed (items whose model call failed), built_at (when the step last ran), model, calls (answered so far), waiting (calls that are pending).';
 
 COMMENT ON FUNCTION @extschema@._document_row() IS 'Trigger: fills body_hash, partition and updated_at of a document.';
 COMMENT ON FUNCTION @extschema@._document_change() IS 'Trigger: keeps blocks, leaves and what is derived from them right when documents change.';
@@ -80,3 +80,28 @@ COMMENT ON FUNCTION @extschema@.graph_local(text, text, int, jsonb, int, bigint[
 'The relations around an entity, incoming and outgoing, up to so many hops, heaviest first within a hop, at most max_edges.
 With filter or documents only evidence of documents that pass is read: weight, names and words come from it alone.
 Columns: hop, source, predicate, target, weight, description, quote (verbatim), node_ids (leaves that hold a quote), document_ids.';
+
+COMMENT ON PROCEDURE @extschema@.rag_refresh(text, bigint, text[]) IS
+'Does what is pending in a collection: cuts documents, embeds, builds the tree, extracts, finds communities, writes reports; each batch is committed, so that a crash repeats at most the calls in the air.
+steps: of embed, tree, extract, communities, reports; NULL does those whose models are built in or functions, embed, and what was once done or planned with a paid model. max_calls: asks models for at most so many items and stops; the next CALL goes on.
+Refused inside a transaction block (2D000). A second refresh of the same collection waits for the first. Errors: 42501 unless you are a member of the owning role, HV00N for a server that cannot be reached.';
+
+COMMENT ON FUNCTION @extschema@._refresh_start(text, bigint, text[]) IS 'The first thing that rag_refresh does.';
+COMMENT ON FUNCTION @extschema@._refresh_round(text) IS 'One short piece of what rag_refresh does; whether there is more.';
+
+COMMENT ON FUNCTION @extschema@.rag_usage(text) IS
+'What models were asked and what it cost, by step (embed, tree, extract, reports, ask), documents that are gone by now included.
+Columns: step, calls (items asked), prompt_tokens and completion_tokens (as the model counts them, else estimated; NULL of functions), cost (by the prices of the server; NULL without any), failed, repaired (replies that had to be mended to be read).';
+
+COMMENT ON FUNCTION @extschema@.rag_estimate(text) IS
+'What the next refresh would ask of models if it did all steps, before it does: calls are items (texts, clusters, blocks, communities). What is built in asks nothing.
+Columns: step, calls, calls_high (at most, where it depends on answers that are not there yet), prompt_tokens, completion_tokens (of calls; from what was seen so far once one in a hundred is done), cost (by the prices of the server; NULL without any).';
+
+COMMENT ON FUNCTION @extschema@.rag_health(text) IS
+'Whether extensions, models, indexes and triggers of a collection work. A server is asked for the list of its models, which costs nothing; an embedding function gets one word.
+Columns: part, state (ok, degraded, failed), detail. Errors: 42501 unless you are a member of the owning role.';
+
+COMMENT ON FUNCTION @extschema@.rag_ask(text, text, jsonb, bigint[]) IS
+'Asks the answerer of the collection a question, with the eight nearest passages (leaves and summaries; with a reranker the best eight of fifty). The same question over the same passages is paid once.
+filter and documents: as in raptor_search. Answers an object: answer (NULL if nothing was found), grounded (whether it cites a passage), citations (n, node_id, title, source_key), calls, timings_ms.
+Errors: 55000 without an answerer, 38000 if it fails, 42501 unless you are a member of the owning role.';

@@ -45,6 +45,11 @@ impl Error {
         )
     }
 
+    /// Whether it has this SQLSTATE.
+    pub fn is(&self, code: PgSqlErrorCode) -> bool {
+        self.code == code
+    }
+
     /// XX000: a state that should not be reachable.
     pub fn internal(message: impl Into<String>) -> Self {
         Self::new(PgSqlErrorCode::ERRCODE_INTERNAL_ERROR, message)
@@ -111,10 +116,23 @@ pub fn in_range<T: PartialOrd + fmt::Display + Copy>(
 }
 
 /// A NOTICE with a HINT.
-pub fn notice(message: &'static str, hint: &'static str) {
-    ErrorReport::new(PgSqlErrorCode::ERRCODE_SUCCESSFUL_COMPLETION, message, function_name!())
-        .set_hint(hint)
-        .report(PgLogLevel::NOTICE);
+pub fn notice(message: impl Into<String>, hint: impl Into<String>) {
+    ErrorReport::new(
+        PgSqlErrorCode::ERRCODE_SUCCESSFUL_COMPLETION,
+        message.into(),
+        function_name!(),
+    )
+    .set_hint(hint.into())
+    .report(PgLogLevel::NOTICE);
+}
+
+/// A message with a capital, as a DETAIL starts.
+pub fn capital(message: &str) -> String {
+    let mut letters = message.chars();
+    letters
+        .next()
+        .map(|first| first.to_uppercase().chain(letters).collect())
+        .unwrap_or_default()
 }
 
 /// The value, or the error raised: pgrx turns an `Err` of a trigger function into a panic without SQLSTATE and HINT.

@@ -15,6 +15,7 @@ mod model;
 mod pg;
 mod progress;
 mod raptor;
+mod refresh;
 mod search;
 mod settings;
 
@@ -26,10 +27,11 @@ pub extern "C-unwind" fn _PG_init() {
 }
 
 // For cargo-pgrx; `make install` concatenates the same files in the same order.
+extension_sql_file!("../sql/model_functions.sql", name = "model_functions", bootstrap);
 extension_sql_file!(
     "../sql/collection_functions.sql",
     name = "collection_functions",
-    bootstrap
+    requires = ["model_functions"]
 );
 extension_sql_file!(
     "../sql/document_functions.sql",
@@ -46,5 +48,10 @@ extension_sql_file!(
     name = "graph_functions",
     requires = ["raptor_functions"]
 );
-extension_sql_file!("../sql/grants.sql", name = "grants", requires = ["graph_functions"]);
+extension_sql_file!(
+    "../sql/refresh_functions.sql",
+    name = "refresh_functions",
+    requires = ["graph_functions"]
+);
+extension_sql_file!("../sql/grants.sql", name = "grants", requires = ["refresh_functions"]);
 extension_sql_file!("../sql/comments.sql", name = "comments", finalize);

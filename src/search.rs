@@ -2,7 +2,9 @@
 
 use crate::collection::Collection;
 use crate::error::{Error, Result, required};
-use crate::pg::{json::Json, spi, vector::Vector};
+use crate::model;
+use crate::pg::vector::{self, Vector};
+use crate::pg::{json::Json, spi};
 
 /// pgvector's limit for hnsw.ef_search.
 const MAX_EF_SEARCH: i64 = 1000;
@@ -153,7 +155,7 @@ fn half_cast(collection: &Collection) -> String {
 /// The query as a vector of the collection: embedded from text, or checked.
 pub fn query_vector(collection: &Collection, text: Option<&str>, vector: Option<Vector>) -> Result<Option<Vector>> {
     match (text, vector) {
-        (Some(text), None) => Ok(collection.embedder().embed(text).map(Vector)),
+        (Some(text), None) => Ok(model::query_vector(collection, text)?.map(Vector)),
         (None, Some(vector)) => {
             let (has, wants) = (vector.0.len(), collection.options.dimensions);
             if has != wants {
@@ -163,9 +165,7 @@ pub fn query_vector(collection: &Collection, text: Option<&str>, vector: Option<
                 );
             }
             // At unit length, since pgvector sums in float4 and overflows on long vectors.
-            let length = vector.0.iter().map(|x| f64::from(*x).powi(2)).sum::<f64>().sqrt();
-            let unit = || Vector(vector.0.iter().map(|x| (f64::from(*x) / length) as f32).collect());
-            Ok((length > 0.0).then(unit))
+            Ok(vector::unit(&vector.0).map(Vector))
         }
         _ => Err(Error::null("query")),
     }

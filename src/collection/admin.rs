@@ -5,10 +5,12 @@ use pgrx::{JsonB, PgSqlErrorCode, pg_sys};
 use serde_json::{Map, Value};
 
 use super::options::{Options, check_keys, cuts_differ, settings_of};
-use super::{Collection, TABLES, find_sql, quoted};
-use crate::error::{Error, Result, sql};
+use super::{Collection, TABLES, find_sql, literal, quoted};
+use crate::error::{Error, Result, notice, sql};
 use crate::ingest;
+use crate::model::Model;
 use crate::pg::frame::{AsUser, Frame};
+use crate::pg::subtransaction::attempt;
 use crate::pg::{json::Json, spi};
 
 /// SQL: `rag_alter(collection, settings)`.
@@ -18,7 +20,7 @@ fn rag_alter(collection: Option<&str>, settings: Option<Json>) -> sql::Result<()
 }
 
 fn alter(name: Option<&str>, settings: Option<Json>) -> Result<()> {
-    let changes = settings_of(settings)?;
+    let mut changes = settings_of(settings)?;
     if let Some(fixed) = ["dimensions", "partition_by", "language"]
         .iter()
         .find(|key| changes.contains_key(**key))
@@ -31,15 +33,21 @@ fn alter(name: Option<&str>, settings: Option<Json>) -> Result<()> {
     }
     check_keys(&changes, true)?;
     let collection = Collection::build(name)?;
-    let sql = "SELECT jsonb_object_agg(key, value) FROM {s}.setting";
-    let JsonB(current) = collection.query_one(sql, &[], |row| row.need(1))?;
-    let mut map: Map<String, Value> = current.as_object().cloned().unwrap_or_default();
+    let sql = "SELECT jsonb_object_agg(key, value)::text FROM {s}.setting";
+    let current: String = collection.query_one(sql, &[], |row| row.need(1))?;
+    let mut map: Map<String, Value> = serde_json::from_str(&current).unwrap_or_default();
     map.extend(changes.clone());
     let options = Options::parse(&map)?;
+    for model in options.models().filter(|model| changes.contains_key(model.role.name())) {
+        model.tell_if_missing(collection.owner)?;
+    }
+    if let Some(Value::String(_)) = changes.remove("embedder") {
+        take_embedder(&collection, &options.embedder)?;
+    }
 
     let sql = "INSERT INTO {s}.setting (key, value) SELECT key, value FROM jsonb_each($1) \
                ON CONFLICT (key) DO UPDATE SET value = excluded.value";
-    collection.execute(sql, &[JsonB(Value::Object(changes)).into()])?;
+    collection.execute(sql, &[Json::from(Value::Object(changes)).into()])?;
     if cuts_differ(&collection.options, &options) {
         let queued = ingest::queue_all(&collection)?;
         if queued > 0 {
@@ -47,6 +55,41 @@ fn alter(name: Option<&str>, settings: Option<Json>) -> Result<()> {
         }
     }
     Ok(())
+}
+
+/// Makes `model` the embedder: at once while there are no vectors, else with the next refresh.
+fn take_embedder(collection: &Collection, model: &Model) -> Result<()> {
+    let options = &collection.options;
+    let sql = "SELECT EXISTS (SELECT FROM {s}.node WHERE embedding IS NOT NULL) OR EXISTS (SELECT FROM {s}.community WHERE embedding IS NOT NULL)";
+    let has_vectors: bool = collection.query_one(sql, &[], |row| row.need(1))?;
+    let is_same = *model == options.embedder
+        && (model.is_built_in()
+            || options
+                .embedder_identity
+                .as_ref()
+                .is_none_or(|before| attempt(|| model.identity(collection.owner)).is_ok_and(|now| now == *before)));
+    let set = |key: &str| {
+        let sql = "INSERT INTO {s}.setting (key, value) VALUES ($1, to_jsonb($2)) ON CONFLICT (key) DO UPDATE SET value = excluded.value";
+        collection.execute(sql, &[key.into(), model.text.as_str().into()])
+    };
+    collection.execute("DELETE FROM {s}.setting WHERE key = 'next_embedder'", &[])?;
+    if is_same {
+        return Ok(());
+    }
+    if has_vectors {
+        set("next_embedder")?;
+        notice(
+            format!(
+                "search answers from the vectors of {} until all texts are embedded by {}",
+                options.embedder.text, model.text
+            ),
+            format!("CALL rag_refresh({}) embeds them.", literal(&collection.name)),
+        );
+        return Ok(());
+    }
+    collection.execute("DELETE FROM {s}.setting WHERE key = 'embedder_identity'", &[])?;
+    set("embedder")?;
+    ingest::queue_leaves(collection)
 }
 
 /// SQL: `rag_drop(collection)`.

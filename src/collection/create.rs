@@ -9,7 +9,6 @@ use serde_json::{Map, Value, json};
 use super::options::{Options, check_keys, settings_of};
 use super::{LAYOUT, extension_schema, fill, literal, must_own, must_write, quoted};
 use crate::error::{Error, Result, in_range, notice, required, sql};
-use crate::model;
 use crate::pg::frame::{AsUser, Frame};
 use crate::pg::{json::Json, spi, vector};
 
@@ -29,9 +28,7 @@ fn rag_create(
     let request = || -> Result<Map<String, Value>> {
         let mut map = settings_of(settings)?;
         check_keys(&map, false)?;
-        if let Some(answerer) = answerer {
-            return Err(model::unknown("answerer", answerer, ""));
-        }
+        map.insert("answerer".into(), answerer.into());
         let keys = required(partition_by, "partition_by")?;
         let keys: Option<Vec<String>> = keys.into_iter().collect();
         if let Some(keys) = &keys
@@ -77,7 +74,7 @@ fn create(
             row.get(1)
         })?;
 
-    let _user = take_schema(name)?;
+    let (user, owner) = take_schema(name)?;
     let partition: Vec<String> = options.partition_by.iter().map(|key| literal(key)).collect();
     let tables = fill(
         include_str!("../../sql/collection.sql"),
@@ -95,6 +92,10 @@ fn create(
         spi::quote(name)
     );
     spi::execute(&sql, &[JsonB(Value::Object(map)).into()])?;
+    for model in options.models() {
+        model.tell_if_missing(owner)?;
+    }
+    drop(user);
     drop(frame);
 
     tell_about_index(options.dimensions);
@@ -137,7 +138,7 @@ fn check_encoding() -> Result<()> {
 }
 
 /// Makes the schema, or takes an empty one that the caller owns; what follows runs as its owner.
-fn take_schema(name: &str) -> Result<AsUser> {
+fn take_schema(name: &str) -> Result<(AsUser, pg_sys::Oid)> {
     let sql = "SELECT nspowner FROM pg_namespace WHERE nspname = $1";
     let owner: Option<pg_sys::Oid> = spi::query(sql, &[name.into()], |row| row.need(1))?.pop();
     let Some(owner) = owner else {
@@ -166,7 +167,7 @@ fn take_schema(name: &str) -> Result<AsUser> {
         .detail(format!("It holds {}.", quoted(&object)))
         .hint("A collection takes a schema of its own: choose another name."));
     }
-    Ok(AsUser::switch(owner))
+    Ok((AsUser::switch(owner), owner))
 }
 
 fn must_create_schemas(name: &str) -> Result<()> {

@@ -12,7 +12,6 @@ use pgrx::pg_sys;
 
 use crate::error::{Error, Result, required};
 use crate::ingest::will_drop_index;
-use crate::model::{Embedder, Extractor, Summarizer};
 use crate::pg::frame::{AsUser, Frame, is_member_of, is_read_only};
 use crate::pg::trigger::misplaced;
 use crate::pg::{lock, spi};
@@ -51,6 +50,7 @@ pub struct Collection {
     /// The schema, quoted.
     pub schema: String,
     pub oid: pg_sys::Oid,
+    pub owner: pg_sys::Oid,
     /// The schema of pgvector, quoted.
     pub vector: String,
     pub options: Options,
@@ -68,7 +68,7 @@ impl Collection {
         let (oid, owner) = find(name)?.ok_or_else(|| unknown(name))?;
         must_read(name)?;
         let user = is_member_of(owner).then(|| AsUser::switch(owner));
-        Self::load(name, oid, user, frame)
+        Self::load(name, (oid, owner), user, frame)
     }
 
     /// Opens a collection for a function that writes: the caller must be a member of the owning role, and everything
@@ -80,12 +80,14 @@ impl Collection {
         must_own(name, owner)?;
         must_write(name)?;
         let user = AsUser::switch(owner);
-        Self::load(name, oid, Some(user), frame)
+        Self::load(name, (oid, owner), Some(user), frame)
     }
 
     /// Opens a collection for a function that derives rows from documents: like [`Collection::write`], one at a time.
     pub fn build(name: Option<&str>) -> Result<Collection> {
-        Self::write(name)?.building()
+        let mut collection = Self::write(name)?;
+        collection.lock_models()?;
+        collection.building()
     }
 
     /// Like [`Collection::build`], for a function that may make or drop the index of `node`.
@@ -93,16 +95,28 @@ impl Collection {
     /// The table is locked first: a transaction that has inserted and goes on to delete would else hold what this one waits
     /// for, and wait for what this one holds.
     pub fn build_nodes(name: Option<&str>) -> Result<Collection> {
-        let collection = Self::write(name)?;
+        let mut collection = Self::write(name)?;
+        collection.lock_models()?;
         if !has_index(&collection, "node")? || will_drop_index(&collection)? {
             collection.execute("LOCK TABLE {s}.node IN SHARE ROW EXCLUSIVE MODE", &[])?;
         }
         collection.building()
     }
 
-    fn building(self) -> Result<Collection> {
-        let collection = self;
-        if !collection.is_read_committed()? {
+    /// Before all other locks, as the refresh takes them.
+    fn lock_models(&mut self) -> Result<()> {
+        if self.options.models().all(|model| model.is_built_in()) {
+            return Ok(());
+        }
+        lock::ask(self.oid)?;
+        // Another refresh may just have gone over to another embedder.
+        self.options = Options::load(&self.name, &self.schema)?;
+        Ok(())
+    }
+
+    /// 55000 where nothing may be derived from documents.
+    pub fn must_derive(&self) -> Result<()> {
+        if !self.is_read_committed()? {
             return Err(Error::new(
                 PgSqlErrorCode::ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
                 "functions that derive rows from documents need the isolation level read committed",
@@ -110,7 +124,12 @@ impl Collection {
             .detail("With an older snapshot they would draw on documents that are deleted by now.")
             .hint("BEGIN ISOLATION LEVEL READ COMMITTED;"));
         }
-        collection.must_see_all()?;
+        self.must_see_all()
+    }
+
+    fn building(self) -> Result<Collection> {
+        let collection = self;
+        collection.must_derive()?;
         lock::build(collection.oid)?;
         // A change of documents with an older snapshot than this cannot see what is derived now; it locks this row and fails.
         let sql = "INSERT INTO {s}.setting (key, value) VALUES ('last_build', to_jsonb(now())) \
@@ -131,7 +150,7 @@ impl Collection {
             return Err(misplaced());
         }
         let user = AsUser::switch(owner);
-        let collection = Self::load(&name, schema, Some(user), frame)?;
+        let collection = Self::load(&name, (schema, owner), Some(user), frame)?;
         collection.must_see_all()?;
         Ok(collection)
     }
@@ -151,7 +170,12 @@ impl Collection {
         .hint("ALTER TABLE ... NO FORCE ROW LEVEL SECURITY; policies then hold for everybody but the owner."))
     }
 
-    fn load(name: &str, oid: pg_sys::Oid, user: Option<AsUser>, frame: Frame) -> Result<Collection> {
+    fn load(
+        name: &str,
+        (oid, owner): (pg_sys::Oid, pg_sys::Oid),
+        user: Option<AsUser>,
+        frame: Frame,
+    ) -> Result<Collection> {
         let schema = spi::quote(name);
         let options = Options::load(name, &schema)?;
         let vector = extension_schema("vector")?;
@@ -159,6 +183,7 @@ impl Collection {
             name: name.to_owned(),
             schema,
             oid,
+            owner,
             vector,
             options,
             _user: user,
@@ -179,18 +204,6 @@ impl Collection {
             row.need(1)
         })?;
         Ok(level == "read committed" || level == "read uncommitted")
-    }
-
-    pub fn embedder(&self) -> Embedder {
-        self.options.embedder
-    }
-
-    pub fn summarizer(&self) -> Summarizer {
-        self.options.summarizer
-    }
-
-    pub fn extractor(&self) -> Extractor {
-        self.options.extractor
     }
 
     /// `sql` with `{s}` replaced by the quoted schema and `{v}` by pgvector's.
@@ -232,12 +245,12 @@ impl Collection {
         Ok(())
     }
 
-    /// Notes in `setting` when a step was last done, for rag_status.
-    pub fn note_step(&self, step: &str, model: Option<&str>) -> Result<()> {
+    /// Notes in `setting` when a step was last done, for rag_status, and how (an object), for the refresh.
+    pub fn note_step(&self, step: &str, model: Option<&str>, how: serde_json::Value) -> Result<()> {
         let sql = "INSERT INTO {s}.setting (key, value) \
-                   VALUES ('step.' || $1, jsonb_build_object('built_at', now(), 'model', $2::text)) \
+                   VALUES ('step.' || $1, $3::jsonb || jsonb_build_object('built_at', now(), 'model', $2::text)) \
                    ON CONFLICT (key) DO UPDATE SET value = excluded.value";
-        self.execute(sql, &[step.into(), model.into()])?;
+        self.execute(sql, &[step.into(), model.into(), how.to_string().into()])?;
         Ok(())
     }
 }

@@ -1,21 +1,33 @@
 //! The options of a collection: read from `setting`, checked when they are written.
 
+use std::collections::BTreeMap;
+
 use graphrag_text::{chunk, stop};
 use pgrx::PgSqlErrorCode;
 use serde_json::{Map, Value};
 
 use super::{LAYOUT, quoted};
 use crate::error::{Error, Result, required};
-use crate::model::{Embedder, Extractor, Summarizer};
+use crate::model::prompts::PROMPTS;
+use crate::model::{Model, Role};
 use crate::pg::json::Json;
 use crate::pg::spi;
 
 /// What the table `setting` says.
 pub struct Options {
     pub dimensions: usize,
-    pub embedder: Embedder,
-    pub summarizer: Summarizer,
-    pub extractor: Extractor,
+    /// The model whose vectors stand in the tables.
+    pub embedder: Model,
+    /// What made them, in full; nothing while there are none, or for a built-in model.
+    pub embedder_identity: Option<String>,
+    /// The model that the next refresh goes over to.
+    pub next_embedder: Option<Model>,
+    pub summarizer: Model,
+    pub extractor: Model,
+    pub answerer: Option<Model>,
+    pub reranker: Option<Model>,
+    /// System messages, by their settings.
+    pub prompts: BTreeMap<&'static str, String>,
     pub language: String,
     pub partition_by: Vec<String>,
     pub chunk: chunk::Options,
@@ -25,12 +37,16 @@ pub struct Options {
     pub exact_below: i64,
     /// Members of a cluster, when raptor_build is not told.
     pub cluster_size: i64,
-    /// Tokens of a built-in summary or report.
+    /// Tokens of a summary or report.
     pub summary_tokens: i64,
+    /// Tokens of the statements that a report is written from.
+    pub report_tokens: i64,
+    /// Requests that an item gets in all before it stays failed, one a refresh.
+    pub max_attempts: i64,
 }
 
 /// Numeric options: key, default, least, greatest.
-const NUMBERS: [(&str, i64, i64, i64); 7] = [
+const NUMBERS: [(&str, i64, i64, i64); 9] = [
     ("block_tokens", 1000, 50, 100_000),
     ("leaf_tokens", 200, 8, 10_000),
     ("leaf_overlap", 40, 0, 5_000),
@@ -38,12 +54,20 @@ const NUMBERS: [(&str, i64, i64, i64); 7] = [
     ("exact_below", 10_000, 0, 10_000_000),
     ("cluster_size", 8, 2, 1_000),
     ("summary_tokens", 200, 16, 10_000),
+    ("report_tokens", 8000, 200, 1_000_000),
+    ("max_attempts", 3, 1, 1_000),
 ];
+
+/// The models that rag_alter changes.
+const MODELS: [&str; 5] = ["embedder", "summarizer", "extractor", "answerer", "reranker"];
+
+/// The longest prompt.
+const MAX_PROMPT_BYTES: usize = 20_000;
 
 impl Options {
     pub fn load(name: &str, schema: &str) -> Result<Options> {
         let sql = format!("SELECT jsonb_object_agg(key, value)::text FROM {schema}.setting");
-        let text: Option<String> = spi::query_one(&sql, &[], |row| row.get(1))?;
+        let text: Option<String> = spi::query(&sql, &[], |row| row.get(1))?.pop().flatten();
         let map: Map<String, Value> = text
             .and_then(|text| serde_json::from_str(&text).ok())
             .ok_or_else(|| Error::internal(format!("collection {} has no settings", quoted(name))))?;
@@ -73,11 +97,26 @@ impl Options {
             .validate()
             .map_err(|message| Error::invalid(message.to_string().replace("overlap", "leaf_overlap")))?;
         let partition_by = map.get("partition_by").and_then(Value::as_array);
+        let model = |role: Role, key: &str| match map.get(key) {
+            None | Some(Value::Null) => Ok(None),
+            Some(Value::String(text)) => Model::parse(role, text).map(Some),
+            Some(other) => {
+                Err(Error::invalid(format!("setting {} must be a text", quoted(key))).detail(format!("It is {other}.")))
+            }
+        };
+        let needed = |role: Role| -> Result<Model> {
+            model(role, role.name())?.ok_or_else(|| Error::null(&format!("setting {}", quoted(role.name()))))
+        };
         Ok(Options {
             dimensions,
-            embedder: Embedder::parse(&text("embedder"), dimensions, stop::words(&text("language")))?,
-            summarizer: Summarizer::parse(&text("summarizer"))?,
-            extractor: Extractor::parse(&text("extractor"))?,
+            embedder: needed(Role::Embedder)?,
+            embedder_identity: map.get("embedder_identity").and_then(Value::as_str).map(str::to_owned),
+            next_embedder: model(Role::Embedder, "next_embedder")?,
+            summarizer: needed(Role::Summarizer)?,
+            extractor: needed(Role::Extractor)?,
+            answerer: model(Role::Answerer, "answerer")?,
+            reranker: model(Role::Reranker, "reranker")?,
+            prompts: prompts(map)?,
             language: text("language"),
             partition_by: partition_by
                 .map(|keys| keys.iter().filter_map(Value::as_str).map(str::to_owned).collect())
@@ -87,6 +126,8 @@ impl Options {
             exact_below: number("exact_below")?,
             cluster_size: number("cluster_size")?,
             summary_tokens: number("summary_tokens")?,
+            report_tokens: number("report_tokens")?,
+            max_attempts: number("max_attempts")?,
         })
     }
 
@@ -110,9 +151,38 @@ impl Options {
         Self::partition_of(&self.partition_by, None)
     }
 
+    /// The models of all roles.
+    pub fn models(&self) -> impl Iterator<Item = &Model> {
+        let always = [&self.embedder, &self.summarizer, &self.extractor];
+        always
+            .into_iter()
+            .chain(&self.next_embedder)
+            .chain(&self.answerer)
+            .chain(&self.reranker)
+    }
+
     pub fn stop_words(&self) -> &'static stop::StopWords {
         stop::words(&self.language)
     }
+}
+
+fn prompts(map: &Map<String, Value>) -> Result<BTreeMap<&'static str, String>> {
+    let mut prompts = BTreeMap::new();
+    for (key, default) in PROMPTS {
+        let text = match map.get(key) {
+            None => default,
+            Some(Value::String(text)) if !text.trim().is_empty() && text.len() <= MAX_PROMPT_BYTES => text,
+            Some(_) => {
+                return Err(
+                    Error::invalid(format!("setting {} must be a text", quoted(key))).detail(format!(
+                        "It has at least one letter and at most {MAX_PROMPT_BYTES} bytes."
+                    )),
+                );
+            }
+        };
+        prompts.insert(key, text.to_owned());
+    }
+    Ok(prompts)
 }
 
 fn number(map: &Map<String, Value>, key: &str) -> Result<i64> {
@@ -146,12 +216,10 @@ pub fn settings_of(settings: Option<Json>) -> Result<Map<String, Value>> {
     }
 }
 
-/// Refuses keys that are not options; `models` says whether the models may be among them (rag_alter).
+/// Refuses keys that are not options; `models` says whether all models may be among them (rag_alter), or only the reranker.
 pub fn check_keys(settings: &Map<String, Value>, models: bool) -> Result<()> {
-    let mut known: Vec<&str> = NUMBERS.iter().map(|n| n.0).collect();
-    if models {
-        known.extend(["embedder", "summarizer", "extractor"]);
-    }
+    let mut known: Vec<&str> = NUMBERS.iter().map(|n| n.0).chain(PROMPTS.map(|p| p.0)).collect();
+    known.extend(if models { &MODELS[..] } else { &MODELS[4..] });
     match settings.keys().find(|key| !known.contains(&key.as_str())) {
         None => Ok(()),
         Some(key) => Err(Error::invalid(format!("unknown setting {}", quoted(key)))

@@ -20,6 +20,8 @@ fn rag_status(
             name!(failed, i64),
             name!(built_at, Option<TimestampWithTimeZone>),
             name!(model, Option<String>),
+            name!(calls, i64),
+            name!(waiting, i64),
         ),
     >,
 > {
@@ -34,6 +36,8 @@ type StatusRow = (
     i64,
     Option<TimestampWithTimeZone>,
     Option<String>,
+    i64,
+    i64,
 );
 
 fn status(name: Option<&str>) -> Result<Vec<StatusRow>> {
@@ -54,10 +58,14 @@ fn status(name: Option<&str>) -> Result<Vec<StatusRow>> {
                 (SELECT FROM {s}.community_entity c WHERE c.entity_id = e.id)), NULL FROM {s}.entity e \
          UNION ALL SELECT 6, 'reports', count(*), count(text) FILTER (WHERE NOT stale), 'summarizer' \
            FROM {s}.community WHERE size > 1) \
-       SELECT c.step, c.total, c.done, c.total - c.done, \
-              (SELECT count(*) FROM {s}.model_call f WHERE f.role = c.role AND f.status = 'failed'), (s.value ->> 'built_at')::timestamptz, \
-              coalesce(m.value #>> '{}', s.value ->> 'model') \
-       FROM counts c LEFT JOIN {s}.setting s ON s.key = 'step.' || c.step LEFT JOIN {s}.setting m ON m.key = c.role \
+       SELECT c.step, c.total, c.done, greatest(c.total - c.done - coalesce(m.failed, 0), 0), coalesce(m.failed, 0), \
+              (s.value ->> 'built_at')::timestamptz, coalesce(r.value #>> '{}', s.value ->> 'model'), coalesce(m.calls, 0), \
+              coalesce(m.waiting, 0) \
+       FROM counts c LEFT JOIN {s}.setting s ON s.key = 'step.' || c.step LEFT JOIN {s}.setting r ON r.key = c.role \
+       LEFT JOIN (SELECT step, count(*) FILTER (WHERE status = 'failed') AS failed, \
+                         count(*) FILTER (WHERE attempts > 0) AS calls, \
+                         count(*) FILTER (WHERE status = 'pending' AND NOT stale) AS waiting \
+                  FROM {s}.model_call GROUP BY 1) m ON m.step = c.step \
        ORDER BY c.position";
     collection.query(sql, &[], |row| {
         Ok((
@@ -68,6 +76,8 @@ fn status(name: Option<&str>) -> Result<Vec<StatusRow>> {
             row.need(5)?,
             row.get(6)?,
             row.get(7)?,
+            row.need(8)?,
+            row.need(9)?,
         ))
     })
 }

@@ -1,16 +1,16 @@
 //! graph_add: one relation, stated by hand or read in a document.
 
-use graphrag_text::{fold, sentences};
+use graphrag_text::fold;
 use pgrx::PgSqlErrorCode;
 use pgrx::prelude::*;
 
-use super::extract::MAX_KEY_BYTES;
+use super::found::MAX_KEY_BYTES;
 use super::merge::{Touched, recount};
+use super::place;
 use crate::collection::{Collection, quoted};
 use crate::error::{Error, Result, required, sql};
 use crate::ingest;
 use crate::pg::json::Json;
-use crate::pg::tick;
 
 /// The greatest weight of a relation: sums of many stay finite in single precision.
 const MAX_WEIGHT: f64 = 1e30;
@@ -305,35 +305,14 @@ impl Place {
     fn in_block(stated: &Stated, quote: Option<&str>, block: i64, start: i32, text: &str) -> Option<Place> {
         let range = match quote {
             Some(quote) => text.find(quote).map(|at| at..at + quote.len()),
-            None => sentences::sentences(text).into_iter().find(|range| {
-                tick();
-                let sentence = fold::name(&text[range.clone()]);
-                has_name(&sentence, &stated.subject.key) && has_name(&sentence, &stated.object.key)
-            }),
+            None => place::sentence(text, [&stated.subject.key, &stated.object.key]),
         }?;
-        let trimmed = text[range.clone()].trim();
-        let at = range.start + text[range].find(trimmed).unwrap_or(0);
-        let first = start + text[..at].chars().count() as i32;
-        let end = first + trimmed.chars().count() as i32;
+        let (quote, first, last) = place::trimmed(text, range);
         Some(Place {
             block,
-            quote: trimmed.to_owned(),
-            start: first,
-            end,
+            quote,
+            start: start + first,
+            end: start + last,
         })
     }
-}
-
-/// Whether a folded sentence holds a folded name as whole words. Where words are not parted by spaces any place will do.
-fn has_name(sentence: &str, name: &str) -> bool {
-    let in_word = |c: Option<char>| c.is_some_and(|c| c.is_alphanumeric() && c < '\u{2E80}');
-    sentence.match_indices(name).any(|(at, _)| {
-        let (before, after) = (
-            sentence[..at].chars().next_back(),
-            sentence[at + name.len()..].chars().next(),
-        );
-        let cut_before = in_word(before) && in_word(name.chars().next());
-        let cut_after = in_word(after) && in_word(name.chars().next_back());
-        !cut_before && !cut_after
-    })
 }

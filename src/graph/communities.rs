@@ -4,6 +4,7 @@ use std::collections::HashMap;
 
 use graphrag_network::{Graph, bytes_needed, components, modularity};
 use pgrx::prelude::*;
+use serde_json::json;
 use sha2::{Digest, Sha256};
 
 use crate::collection::Collection;
@@ -55,7 +56,26 @@ fn communities(
     let collection = Collection::build_nodes(name)?;
     ingest::take_up(&collection)?;
     search::ensure_index(&collection, "node")?;
-    let (partitions, vertices, edges) = load(&collection)?;
+    find_communities(&collection, resolution)
+}
+
+/// The communities of the graph as it stands, found as the last time.
+pub fn find_again(collection: &Collection) -> Result<()> {
+    let sql = "SELECT (value ->> 'resolution')::float8 FROM {s}.setting WHERE key = 'step.communities'";
+    let resolution: Option<f64> = collection.query(sql, &[], |row| row.get(1))?.pop().flatten();
+    find_communities(collection, resolution.unwrap_or(1.0))?;
+    Ok(())
+}
+
+/// Whether entities or relations have changed since communities were found.
+pub fn needs_communities(collection: &Collection) -> Result<bool> {
+    let sql = "SELECT EXISTS (SELECT FROM {s}.entity e WHERE NOT EXISTS (SELECT FROM {s}.community_entity c WHERE c.entity_id = e.id)) \
+               OR EXISTS (SELECT FROM {s}.community WHERE stale AND size > 1)";
+    collection.query_one(sql, &[], |row| row.need(1))
+}
+
+fn find_communities(collection: &Collection, resolution: f64) -> Result<Option<(i32, i64, i64, f64)>> {
+    let (partitions, vertices, edges) = load(collection)?;
     let graph = Graph::new(vertices.len() as u32, &edges, &mut tick).map_err(|e| Error::internal(e.to_string()))?;
     let labels = components(&graph, &mut tick);
     let quality = modularity(&graph, &labels, resolution, &mut tick);
@@ -65,8 +85,8 @@ fn communities(
         members[*label as usize].push(vertex);
     }
     let largest = members.iter().map(Vec::len).max().unwrap_or(0);
-    store(&collection, &partitions, &vertices, &members)?;
-    collection.note_step("communities", Some("components"))?;
+    store(collection, &partitions, &vertices, &members)?;
+    collection.note_step("communities", Some("components"), json!({"resolution": resolution}))?;
     Ok((!members.is_empty()).then_some((0, members.len() as i64, largest as i64, quality)))
 }
 

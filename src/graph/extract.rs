@@ -1,22 +1,19 @@
 //! graph_extract: from blocks to mentions and evidence, and from those to entities and relations.
 
-use std::collections::BTreeMap;
-
-use graphrag_text::fold;
+use graphrag_text::answer;
 use pgrx::prelude::*;
 
+use super::found::{Block, Found};
 use super::merge::{Touched, recount};
 use crate::collection::Collection;
 use crate::error::{Result, sql};
+use crate::model::{self, Answer, Asking, Item, Ledger, prompts};
 use crate::pg::tick;
 use crate::progress::Progress;
 use crate::{ingest, search};
 
 /// Blocks that are read and written at once.
 const BATCH: usize = 500;
-
-/// Names longer than this are no names.
-pub const MAX_KEY_BYTES: usize = 2000;
 
 /// SQL: `graph_extract(collection)`.
 #[pg_extern(sql = false)]
@@ -42,105 +39,154 @@ fn extract(name: Option<&str>) -> Result<(i64, i64, i64, i64, i64)> {
     ingest::take_up(&collection)?;
     search::ensure_index(&collection, "node")?;
     collection.analyze(&["node", "block"])?;
-    let sql = "SELECT b.id FROM {s}.block b JOIN {s}.document d ON d.id = b.document_id \
-               WHERE b.id IN (SELECT c.key::bigint FROM {s}.change c WHERE c.\"table\" = 'block') \
-               ORDER BY d.body_hash, d.source_key COLLATE \"C\", d.id, b.ordinal";
-    let pending: Vec<i64> = collection.query(sql, &[], |row| row.need(1))?;
-    let mut touched = Touched::default();
+    let mut blocks = Blocks::pending(&collection)?;
+    let mut ledger = Ledger::begin(&collection, "extract", Asking::Now)?;
     let mut progress = Progress::start();
-    for (batch, ids) in pending.chunks(BATCH).enumerate() {
-        write(&collection, ids, &mut touched)?;
+    while !blocks.is_done() {
+        blocks.step(&collection, &mut ledger, true)?;
         tick();
-        progress.say(|| format!("{} of {} blocks read", (batch + 1) * BATCH, pending.len()));
+        progress.say(|| format!("{} of {} blocks read", blocks.done(), blocks.total()));
     }
-    for list in [&mut touched.entities, &mut touched.relations] {
-        list.sort_unstable();
-        list.dedup();
+    if ledger.waiting > 0 {
+        ingest::tell_waiting(&collection, ledger.waiting, "those blocks are read");
     }
+    ledger.finish()?;
     collection.analyze(&["mention", "evidence", "relation"])?;
-    recount(&collection, &touched)?;
-    // Not all rows: a statement that commits meanwhile may have recorded more.
-    let sql = "DELETE FROM {s}.change WHERE \"table\" = 'block' AND key IN (SELECT unnest($1::bigint[])::text)";
-    collection.execute(sql, &[pending.clone().into()])?;
-    collection.analyze(&["entity", "mention", "relation", "evidence"])?;
-    collection.note_step("extract", Some(collection.extractor().name()))?;
+    let touched = blocks.settle(&collection)?;
+    finish(&collection)?;
     let (entities, relations) = (touched.entities.len() as i64, touched.relations.len() as i64);
-    Ok((pending.len() as i64, entities, relations, 0, 0))
+    Ok((blocks.read, entities, relations, blocks.failed, ledger.calls))
 }
 
-#[derive(Default)]
-struct Mentions {
-    key: Vec<String>,
-    name: Vec<String>,
-    kind: Vec<String>,
-    block: Vec<i64>,
-    document: Vec<i64>,
-    start: Vec<i32>,
-    end: Vec<i32>,
+/// Brings statistics and the settings up to what extraction has written.
+pub fn finish(collection: &Collection) -> Result<()> {
+    collection.analyze(&["entity", "mention", "relation", "evidence"])?;
+    collection.note_step(
+        "extract",
+        Some(&collection.options.extractor.text),
+        serde_json::json!({}),
+    )
 }
 
-#[derive(Default)]
-struct Evidence {
-    subject_key: Vec<String>,
-    subject: Vec<String>,
-    predicate_key: Vec<String>,
-    predicate: Vec<String>,
-    object_key: Vec<String>,
-    object: Vec<String>,
-    block: Vec<i64>,
-    document: Vec<i64>,
-    quote: Vec<String>,
-    start: Vec<i32>,
-    end: Vec<i32>,
+/// The blocks that were not read yet, taken a batch at a time in canonical order.
+pub struct Blocks {
+    ids: Vec<i64>,
+    at: usize,
+    touched: Touched,
+    /// Blocks read, and blocks whose model call failed.
+    pub read: i64,
+    pub failed: i64,
 }
 
-/// Extracts from the blocks `ids`, which are in canonical order, and writes what they say.
-fn write(collection: &Collection, ids: &[i64], touched: &mut Touched) -> Result<()> {
-    let sql = "SELECT b.id, b.document_id, b.start_char, b.text FROM unnest($1::bigint[]) WITH ORDINALITY AS u (id, n) \
-               JOIN {s}.block b ON b.id = u.id ORDER BY u.n";
-    let blocks: Vec<(i64, i64, i32, String)> = collection.query(sql, &[ids.to_vec().into()], |row| {
-        Ok((row.need(1)?, row.need(2)?, row.need(3)?, row.need(4)?))
-    })?;
-    let mut mentions = Mentions::default();
-    let mut evidence = Evidence::default();
-    // Folded name to the name as first written; sorted, so that two sessions take the rows in the same order.
-    let mut names: BTreeMap<String, String> = BTreeMap::new();
-    let usable = |key: &str| !key.is_empty() && key.len() <= MAX_KEY_BYTES;
-    for (block, document, start, text) in &blocks {
-        let found = collection.extractor().extract(text, collection.options.stop_words());
-        for mention in found.mentions {
-            let key = fold::name(&mention.name);
-            if usable(&key) {
-                names.entry(key.clone()).or_insert_with(|| mention.name.clone());
-                mentions.key.push(key);
-                mentions.name.push(mention.name);
-                mentions.kind.push(mention.kind.to_owned());
-                mentions.block.push(*block);
-                mentions.document.push(*document);
-                mentions.start.push(start + mention.start_char as i32);
-                mentions.end.push(start + mention.end_char as i32);
-            }
-        }
-        for relation in found.relations {
-            let (subject, object) = (fold::name(&relation.subject), fold::name(&relation.object));
-            let predicate = fold::predicate(&relation.predicate);
-            if usable(&predicate) && names.contains_key(&subject) && names.contains_key(&object) {
-                evidence.subject_key.push(subject);
-                evidence.subject.push(relation.subject);
-                evidence.predicate_key.push(predicate);
-                evidence.predicate.push(relation.predicate);
-                evidence.object_key.push(object);
-                evidence.object.push(relation.object);
-                evidence.block.push(*block);
-                evidence.document.push(*document);
-                evidence.quote.push(text[relation.quote].to_owned());
-                evidence.start.push(start + relation.start_char as i32);
-                evidence.end.push(start + relation.end_char as i32);
-            }
-        }
-        tick();
+impl Blocks {
+    pub fn pending(collection: &Collection) -> Result<Blocks> {
+        let sql = "SELECT b.id FROM {s}.block b JOIN {s}.document d ON d.id = b.document_id \
+                   WHERE b.id IN (SELECT c.key::bigint FROM {s}.change c WHERE c.\"table\" = 'block') \
+                   ORDER BY d.body_hash, d.source_key COLLATE \"C\", d.id, b.ordinal";
+        Ok(Blocks {
+            ids: collection.query(sql, &[], |row| row.need(1))?,
+            at: 0,
+            touched: Touched::default(),
+            read: 0,
+            failed: 0,
+        })
     }
 
+    pub fn total(&self) -> usize {
+        self.ids.len()
+    }
+
+    pub fn done(&self) -> usize {
+        self.at
+    }
+
+    pub fn is_done(&self) -> bool {
+        self.at >= self.ids.len()
+    }
+
+    /// Reads the next blocks and writes what they say, or plans the answers that are missing and stays there unless `skip`.
+    /// Answers how many are missing.
+    pub fn step(&mut self, collection: &Collection, ledger: &mut Ledger, skip: bool) -> Result<i64> {
+        let ids = &self.ids[self.at..self.ids.len().min(self.at + BATCH)];
+        let sql = "SELECT b.id, b.document_id, b.start_char, b.text, d.title, to_json(b.section_path)::text \
+                   FROM unnest($1::bigint[]) WITH ORDINALITY AS u (id, n) \
+                   JOIN {s}.block b ON b.id = u.id JOIN {s}.document d ON d.id = b.document_id \
+                   WHERE EXISTS (SELECT FROM {s}.change c WHERE c.\"table\" = 'block' AND c.key = b.id::text) ORDER BY u.n";
+        let rows = collection.returning(sql, &[ids.to_vec().into()], |row| {
+            let block = Block {
+                id: row.need(1)?,
+                document: row.need(2)?,
+                start: row.need(3)?,
+                text: row.need(4)?,
+            };
+            Ok((block, row.get::<String>(5)?, row.need::<String>(6)?))
+        })?;
+        let options = &collection.options;
+        let mut found = Found::default();
+        let mut read: Vec<i64> = Vec::with_capacity(rows.len());
+        let before = ledger.waiting;
+        let mut failed = 0;
+        if options.extractor.is_built_in() {
+            for (block, ..) in &rows {
+                found.add_built_in(block, model::extract_built_in(&block.text, options.stop_words()));
+                read.push(block.id);
+                tick();
+            }
+        } else {
+            let items: Vec<Item> = rows
+                .iter()
+                .map(|(block, title, section)| {
+                    let section: Vec<String> = serde_json::from_str(section).unwrap_or_default();
+                    let request =
+                        prompts::extract(&options.extractor, options, title.as_deref(), &section, &block.text);
+                    Item::new(request, vec![block.document])
+                })
+                .collect();
+            for ((block, ..), answer) in rows.iter().zip(ledger.want(&options.extractor, &items)?) {
+                match answer {
+                    Some(Answer::Text(reply)) => {
+                        // It was read when it came in; a reply that cannot be read any more says nothing.
+                        found.add_answer(block, answer::extraction(&reply).unwrap_or_default());
+                        read.push(block.id);
+                    }
+                    Some(_) => failed += 1,
+                    None => {}
+                }
+                tick();
+            }
+        }
+        let waiting = ledger.waiting - before;
+        write(collection, &read, found, &mut self.touched)?;
+        // Not all rows: a statement that commits meanwhile may have recorded more.
+        let sql = "DELETE FROM {s}.change WHERE \"table\" = 'block' AND key IN (SELECT unnest($1::bigint[])::text)";
+        collection.execute(sql, &[read.clone().into()])?;
+        self.read += read.len() as i64;
+        if waiting == 0 || skip {
+            self.at = self.ids.len().min(self.at + BATCH);
+            self.failed += failed;
+        }
+        Ok(waiting)
+    }
+
+    /// Recomputes what the blocks read since the last time have touched.
+    pub fn settle(&mut self, collection: &Collection) -> Result<Touched> {
+        let mut touched = std::mem::take(&mut self.touched);
+        for list in [&mut touched.entities, &mut touched.relations] {
+            list.sort_unstable();
+            list.dedup();
+        }
+        recount(collection, &touched)?;
+        Ok(touched)
+    }
+}
+
+/// Writes what the blocks `ids` say, in place of what was written of them before.
+fn write(collection: &Collection, ids: &[i64], found: Found, touched: &mut Touched) -> Result<()> {
+    let Found {
+        mentions,
+        evidence,
+        names,
+    } = found;
     let sql = "DELETE FROM {s}.mention WHERE block_id = ANY ($1) AND NOT given RETURNING entity_id";
     touched
         .entities
@@ -156,10 +202,10 @@ fn write(collection: &Collection, ids: &[i64], touched: &mut Touched) -> Result<
                WHERE NOT EXISTS (SELECT FROM {s}.entity_alias a WHERE a.key = u.key) ORDER BY u.n \
                ON CONFLICT (key) DO NOTHING";
     collection.execute(sql, &[keys.into(), shown.into()])?;
-    let sql = "INSERT INTO {s}.mention (key, name, entity_id, block_id, document_id, type, start_char, end_char, given) \
-               SELECT u.key, u.name, coalesce(a.entity_id, e.id), u.block, u.document, u.kind, u.start, u.end, false \
-               FROM unnest($1::text[], $2::text[], $3::text[], $4::bigint[], $5::bigint[], $6::int[], $7::int[]) \
-                    WITH ORDINALITY AS u (key, name, kind, block, document, start, \"end\", n) \
+    let sql = "INSERT INTO {s}.mention (key, name, entity_id, block_id, document_id, type, description, start_char, end_char, given) \
+               SELECT u.key, u.name, coalesce(a.entity_id, e.id), u.block, u.document, u.kind, u.description, u.start, u.end, false \
+               FROM unnest($1::text[], $2::text[], $3::text[], $4::bigint[], $5::bigint[], $6::int[], $7::int[], $8::text[]) \
+                    WITH ORDINALITY AS u (key, name, kind, block, document, start, \"end\", description, n) \
                LEFT JOIN {s}.entity_alias a ON a.key = u.key LEFT JOIN {s}.entity e ON e.key = u.key \
                ORDER BY u.n RETURNING entity_id";
     let args = [
@@ -170,6 +216,7 @@ fn write(collection: &Collection, ids: &[i64], touched: &mut Touched) -> Result<
         mentions.document.into(),
         mentions.start.into(),
         mentions.end.into(),
+        mentions.description.into(),
     ];
     touched
         .entities
@@ -197,12 +244,13 @@ fn write(collection: &Collection, ids: &[i64], touched: &mut Touched) -> Result<
     collection.execute(&sql, &args)?;
     let sql = format!(
         "INSERT INTO {{s}}.evidence (relation_id, subject_key, subject_name, predicate, object_key, object_name, block_id, \
-                                     document_id, quote, start_char, end_char, given) \
-         SELECT r.id, u.subject, u.subject_name, u.predicate, u.object, u.object_name, u.block, u.document, u.quote, u.start, u.end, false \
+                                     document_id, quote, start_char, end_char, description, strength, given) \
+         SELECT r.id, u.subject, u.subject_name, u.predicate, u.object, u.object_name, u.block, u.document, u.quote, u.start, u.end, \
+                u.description, u.strength, false \
          FROM unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::text[], $6::text[], $7::bigint[], $8::bigint[], \
-                     $9::text[], $10::int[], $11::int[]) \
+                     $9::text[], $10::int[], $11::int[], $12::text[], $13::float8[]) \
               WITH ORDINALITY AS u (subject, predicate_key, predicate, object, subject_name, object_name, block, document, \
-                                    quote, start, \"end\", n) {resolved} \
+                                    quote, start, \"end\", description, strength, n) {resolved} \
          JOIN {{s}}.relation r ON r.source_id = coalesce(sa.entity_id, s.id) AND r.predicate_key = u.predicate_key \
               AND r.target_id = coalesce(oa.entity_id, o.id) \
          ORDER BY u.n RETURNING relation_id"
@@ -219,6 +267,8 @@ fn write(collection: &Collection, ids: &[i64], touched: &mut Touched) -> Result<
         evidence.quote.into(),
         evidence.start.into(),
         evidence.end.into(),
+        evidence.description.into(),
+        evidence.strength.into(),
     ];
     touched
         .relations

@@ -3,11 +3,16 @@
 mod add;
 mod communities;
 mod extract;
+mod found;
 mod global;
 mod local;
 mod merge;
+mod place;
 mod report;
 mod trigger;
 
 pub use add::check_length;
+pub use communities::{find_again, needs_communities};
+pub use extract::{Blocks, finish as finish_extraction};
 pub use merge::{lock_rows, reattach, recount, settle_communities, touched_by, touched_by_all};
+pub use report::Reports;

@@ -6,7 +6,8 @@ use pgrx::PgSqlErrorCode;
 use pgrx::prelude::*;
 
 use crate::collection::Collection;
-use crate::error::{Error, Result, required, sql};
+use crate::error::{Error, Result, capital, required, sql};
+use crate::model;
 use crate::pg::{json::Json, spi, tick, vector::Vector};
 
 const FORMATS: &str = "Formats are 'text', 'markdown', 'html', 'csv' and 'json'.";
@@ -43,7 +44,7 @@ fn add(
             PgSqlErrorCode::ERRCODE_DATA_EXCEPTION,
             format!("body is not valid {}", format.unwrap_or_default()),
         )
-        .detail(sentence(&error.to_string()))
+        .detail(format!("{}.", capital(&error.to_string())))
     })?;
     if body.contains('\0') {
         return Err(Error::new(
@@ -84,15 +85,6 @@ fn add(
         "the document was not written",
     )
     .detail("A trigger, a rule or a policy on the table document has suppressed it."))
-}
-
-/// A message as a sentence: with a capital and a full stop.
-fn sentence(message: &str) -> String {
-    let mut letters = message.chars();
-    letters
-        .next()
-        .map(|first| first.to_uppercase().chain(letters).chain(['.']).collect())
-        .unwrap_or_default()
 }
 
 fn source_format(format: &str) -> Result<Source> {
@@ -189,5 +181,5 @@ fn rag_embed(collection: Option<&str>, input: Option<&str>) -> sql::Result<Optio
 
 fn embed(name: Option<&str>, input: Option<&str>) -> Result<Option<Vector>> {
     let input = required(input, "input")?;
-    Ok(Collection::read(name)?.embedder().embed(input).map(Vector))
+    Ok(model::query_vector(&Collection::read(name)?, input)?.map(Vector))
 }

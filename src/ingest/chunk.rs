@@ -1,11 +1,15 @@
-//! Cuts documents into blocks and leaves and writes both, leaves with their vectors.
+//! Cuts documents into blocks and leaves and writes both, leaves with their vectors if the embedder is built in.
+
+use std::collections::HashMap;
 
 use graphrag_text::chunk::{self, Format};
 use sha2::{Digest, Sha256};
 
 use crate::collection::Collection;
 use crate::error::Result;
-use crate::pg::{tick, vector::Vectors};
+use crate::model::embed_built_in;
+use crate::pg::tick;
+use crate::pg::vector::{Vector, Vectors};
 
 /// Leaves that are collected before they are written, and the bytes of their vectors.
 const BATCH: usize = 2_000;
@@ -36,8 +40,26 @@ struct Leaves {
     vector: Vec<Option<Vec<f32>>>,
 }
 
-/// Cuts the documents `ids`, which must have no blocks, in canonical order.
-pub fn chunk_documents(collection: &Collection, ids: &[i64]) -> Result<()> {
+/// Vectors by the sha256 of their texts.
+pub type Known = HashMap<Vec<u8>, Vec<f32>>;
+
+/// The vectors of the leaves of documents that are about to be cut anew, where they would have to be paid for again.
+pub fn known_vectors(collection: &Collection, ids: &[i64]) -> Result<Known> {
+    if collection.options.embedder.is_built_in() {
+        return Ok(Known::new());
+    }
+    let sql = "SELECT text_hash, embedding FROM {s}.node WHERE document_id = ANY ($1) AND level = 0 AND embedding IS NOT NULL";
+    let found = collection.query(sql, &[ids.to_vec().into()], |row| {
+        Ok((row.need(1)?, row.need::<Vector>(2)?.0))
+    })?;
+    Ok(found.into_iter().collect())
+}
+
+/// Cuts the documents `ids`, which must have no blocks, in canonical order. A leaf whose text is in `known` has its vector.
+///
+/// Leaves without a vector are recorded for the next build function or refresh, unless the embedder is built in.
+pub fn chunk_documents(collection: &Collection, ids: &[i64], known: &Known) -> Result<()> {
+    let built_in = collection.options.embedder.is_built_in();
     let mut blocks = Blocks::default();
     let mut leaves = Leaves::default();
     let batch = BATCH.min(BATCH_BYTES / (4 * collection.options.dimensions));
@@ -77,8 +99,12 @@ pub fn chunk_documents(collection: &Collection, ids: &[i64]) -> Result<()> {
                 leaves.ordinal.push(ordinal);
                 leaves.start.push(leaf.start_char as i32);
                 leaves.end.push(leaf.end_char as i32);
-                leaves.hash.push(Sha256::digest(text).to_vec());
-                leaves.vector.push(collection.embedder().embed(text));
+                let hash = Sha256::digest(text).to_vec();
+                leaves.vector.push(match built_in {
+                    true => embed_built_in(collection, text),
+                    false => known.get(&hash).cloned(),
+                });
+                leaves.hash.push(hash);
                 leaves.text.push(text.to_owned());
                 leaves.tokens.push(leaf.token_count as i32);
                 ordinal += 1;
@@ -116,7 +142,7 @@ fn write(collection: &Collection, blocks: Blocks, leaves: Leaves) -> Result<()> 
         ],
     )?;
     let vectors = Vectors(leaves.vector.iter().map(Option::as_deref).collect());
-    let sql = "INSERT INTO {s}.node (level, partition, document_id, block_id, ordinal, start_char, end_char, text, text_hash, \
+    let insert = "INSERT INTO {s}.node (level, partition, document_id, block_id, ordinal, start_char, end_char, text, text_hash, \
                                      token_count, metadata, embedding) \
                SELECT 0, d.partition, d.id, b.id, u.ordinal, u.start_char, u.end_char, u.text, u.text_hash, u.token_count, \
                       d.metadata, u.embedding \
@@ -127,8 +153,16 @@ fn write(collection: &Collection, blocks: Blocks, leaves: Leaves) -> Result<()> 
                JOIN {s}.document d ON d.id = u.document_id \
                JOIN {s}.block b ON b.document_id = u.document_id AND b.ordinal = u.block \
                ORDER BY u.n";
+    let sql = match collection.options.embedder.is_built_in() {
+        true => insert.to_owned(),
+        false => format!(
+            "WITH new_leaves AS ({insert} RETURNING id, embedding) \
+             INSERT INTO {{s}}.change (\"table\", key, kind) SELECT 'node', id::text, 'insert' FROM new_leaves \
+             WHERE embedding IS NULL ORDER BY id"
+        ),
+    };
     collection.execute(
-        sql,
+        &sql,
         &[
             leaves.document.into(),
             leaves.block.into(),

@@ -3,6 +3,7 @@
 use crate::collection::Collection;
 use crate::error::Result;
 use crate::graph;
+use crate::model::ledger;
 
 /// Removes everything derived from the documents `ids`. With `gone`, also what was given of them by hand; without it the
 /// documents stay and are about to be cut anew.
@@ -20,11 +21,15 @@ pub fn forget_documents(collection: &Collection, ids: &[i64], gone: bool) -> Res
         }
     }
     delete_summaries(collection, ids)?;
+    match gone {
+        true => ledger::forget_documents(collection, ids)?,
+        false => ledger::suspect_documents(collection, ids)?,
+    }
     for sql in [
         "DELETE FROM {s}.change WHERE \"table\" = 'block' AND key IN \
            (SELECT id::text FROM {s}.block WHERE document_id = ANY ($1))",
+        "DELETE FROM {s}.change WHERE \"table\" = 'node' AND key IN (SELECT id::text FROM {s}.node WHERE document_id = ANY ($1))",
         "DELETE FROM {s}.change WHERE \"table\" = 'document' AND key IN (SELECT unnest($1)::text)",
-        "DELETE FROM {s}.model_call WHERE key IN (SELECT key FROM {s}.model_call_source WHERE document_id = ANY ($1))",
         &format!("DELETE FROM {{s}}.evidence WHERE document_id = ANY ($1) AND {all}"),
         &format!("DELETE FROM {{s}}.mention WHERE document_id = ANY ($1) AND {all}"),
         "DELETE FROM {s}.claim WHERE document_id = ANY ($1)",
@@ -60,8 +65,13 @@ fn delete_summaries(collection: &Collection, ids: &[i64]) -> Result<()> {
 pub fn forget_all(collection: &Collection) -> Result<()> {
     let touched = graph::touched_by_all(collection)?;
     let sql = "TRUNCATE {s}.block, {s}.node, {s}.node_child, {s}.node_source, {s}.posting, {s}.term, {s}.mention, \
-               {s}.evidence, {s}.claim, {s}.community, {s}.community_entity, {s}.community_source, {s}.model_call, \
-               {s}.model_call_source, {s}.change";
+               {s}.evidence, {s}.claim, {s}.community, {s}.community_entity, {s}.community_source, {s}.model_call_source, \
+               {s}.change";
+    ledger::forget(
+        collection,
+        "SELECT key FROM {s}.model_call WHERE status <> 'forgotten'",
+        &[],
+    )?;
     collection.execute(sql, &[])?;
     graph::recount(collection, &touched)
 }

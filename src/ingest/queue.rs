@@ -1,5 +1,6 @@
 //! `change`: what was recorded and is not taken up yet.
 
+use super::chunk::known_vectors;
 use super::{chunk_documents, forget_documents};
 use crate::collection::Collection;
 use crate::error::Result;
@@ -27,8 +28,9 @@ pub fn will_drop_index(collection: &Collection) -> Result<bool> {
 
 /// Cuts documents that may have been cut before.
 pub fn cut_anew(collection: &Collection, ids: &[i64]) -> Result<()> {
+    let known = known_vectors(collection, ids)?;
     forget_documents(collection, ids, false)?;
-    chunk_documents(collection, ids)?;
+    chunk_documents(collection, ids, &known)?;
     graph::reattach(collection, ids)
 }
 
@@ -41,37 +43,43 @@ pub fn cut_waiting(collection: &Collection, id: i64) -> Result<()> {
     Ok(())
 }
 
-/// Cuts and embeds the documents whose changes are pending.
+/// Cuts the documents whose changes are pending.
 ///
 /// Build functions call it first. Documents come in canonical order, so that the ids given do not depend on the order
 /// in which they were written.
 pub fn take_up(collection: &Collection) -> Result<()> {
-    // Written where triggers do not fire (replicated, or restored without them): this UPDATE makes up for it.
-    collection.execute("UPDATE {s}.document SET body = body WHERE body_hash = ''", &[])?;
     let mut documents = 0;
     let mut progress = Progress::start();
+    loop {
+        let cut = take_up_some(collection)?;
+        if cut == 0 {
+            return Ok(());
+        }
+        documents += cut;
+        progress.say(|| format!("{documents} documents cut so far"));
+        tick();
+    }
+}
+
+/// Cuts some of the documents whose changes are pending; answers how many, 0 when none is left.
+pub fn take_up_some(collection: &Collection) -> Result<usize> {
+    // Written where triggers do not fire (replicated, or restored without them): this UPDATE makes up for it.
+    collection.execute("UPDATE {s}.document SET body = body WHERE body_hash = ''", &[])?;
     if will_drop_index(collection)? {
         search::drop_index(collection, "node")?;
     }
-    loop {
-        let sql = "SELECT d.id FROM {s}.document d WHERE d.id IN \
-                     (SELECT c.key::bigint FROM {s}.change c WHERE c.\"table\" = 'document') \
-                   ORDER BY d.body_hash, d.source_key COLLATE \"C\", d.id LIMIT $1";
-        let ids: Vec<i64> = collection.query(sql, &[PASS.into()], |row| row.need(1))?;
-        if ids.is_empty() {
-            break;
-        }
+    let sql = "SELECT d.id FROM {s}.document d WHERE d.id IN \
+                 (SELECT c.key::bigint FROM {s}.change c WHERE c.\"table\" = 'document') \
+               ORDER BY d.body_hash, d.source_key COLLATE \"C\", d.id LIMIT $1";
+    let ids: Vec<i64> = collection.query(sql, &[PASS.into()], |row| row.need(1))?;
+    if !ids.is_empty() {
         cut_anew(collection, &ids)?;
-        documents += ids.len();
-        progress.say(|| format!("{documents} documents cut and embedded so far"));
-        tick();
+        collection.note_step("chunk", None, serde_json::json!({}))?;
+        return Ok(ids.len());
     }
     // Not all rows: a statement that commits meanwhile may have recorded more.
     let sql = "DELETE FROM {s}.change c WHERE c.\"table\" = 'document' \
                AND NOT EXISTS (SELECT FROM {s}.document d WHERE d.id = c.key::bigint)";
     collection.execute(sql, &[])?;
-    if documents > 0 {
-        collection.note_step("chunk", None)?;
-    }
-    Ok(())
+    Ok(0)
 }

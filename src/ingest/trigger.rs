@@ -192,7 +192,7 @@ fn cut(collection: &Collection, ids: &[i64], kind: &str) -> error::Result<()> {
     if kind == "update" {
         cut_anew(collection, ids)
     } else {
-        chunk_documents(collection, ids)
+        chunk_documents(collection, ids, &Default::default())
     }
 }
 

@@ -1,102 +1,196 @@
-//! What embeds, summarises and extracts: models behind the names that stand in a collection's settings.
+//! What embeds, summarises, extracts, answers and reranks: the models whose names stand in a collection's settings.
+//!
+//! A model is built in, a SQL function of the user, an HTTP service declared with CREATE SERVER, or a queue that any program
+//! answers. What is not built in is asked through the ledger, the table `model_call`: see [`ledger`].
+
+mod ask;
+pub mod embed;
+mod estimate;
+mod flight;
+mod function;
+mod health;
+pub mod ledger;
+pub mod prompts;
+mod server;
+mod usage;
+
+pub use embed::{Identity, embed_built_in, query_vector};
+pub use flight::Flight;
+pub use function::Function;
+pub use ledger::{Answer, Asking, Item, Ledger};
+pub use server::Server;
 
 use graphrag_text::phrases::{self, Extraction};
 use graphrag_text::stop::StopWords;
-use graphrag_text::{hash, summary};
+use graphrag_text::summary;
+use pgrx::pg_sys;
 
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, notice};
+use crate::pg::subtransaction::attempt;
 use crate::pg::tick;
 
-/// Turns texts into unit vectors.
-#[derive(Clone, Copy)]
-pub enum Embedder {
-    /// `builtin:hash`: words hashed into buckets, counted.
-    Hash {
-        dimensions: usize,
-        stop: &'static StopWords,
-    },
+/// What a model is asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Role {
+    Embedder,
+    Summarizer,
+    Extractor,
+    Answerer,
+    Reranker,
 }
 
-/// Writes one text that stands for several.
-#[derive(Clone, Copy, Debug)]
-pub enum Summarizer {
-    /// `builtin:frequency`: whole sentences that carry the most frequent content words.
-    Frequency,
-}
-
-/// Finds entities and relations in a block.
-#[derive(Clone, Copy, Debug)]
-pub enum Extractor {
-    /// `builtin:cooccurrence`: noun phrases, linked where they stand in one sentence.
-    Cooccurrence,
-}
-
-impl Embedder {
-    pub fn parse(text: &str, dimensions: usize, stop: &'static StopWords) -> Result<Embedder> {
-        match text {
-            "builtin:hash" => Ok(Embedder::Hash { dimensions, stop }),
-            _ => Err(unknown("embedder", text, "builtin:hash")),
-        }
-    }
-
-    /// The unit vector of `text`; nothing if it holds no word.
-    pub fn embed(self, text: &str) -> Option<Vec<f32>> {
-        match self {
-            Embedder::Hash { dimensions, stop } => hash::embed(text, dimensions, stop, &mut tick),
-        }
-    }
-}
-
-impl Summarizer {
-    pub fn parse(text: &str) -> Result<Summarizer> {
-        match text {
-            "builtin:frequency" => Ok(Summarizer::Frequency),
-            _ => Err(unknown("summarizer", text, "builtin:frequency")),
-        }
-    }
-
-    /// A text of at most `max_tokens` that stands for `texts`.
-    pub fn summarize(self, texts: &[&str], max_tokens: usize, stop: &StopWords) -> String {
-        match self {
-            Summarizer::Frequency => summary::frequency(texts, max_tokens, stop, &mut tick),
-        }
-    }
+impl Role {
+    pub const ALL: [Role; 5] = [
+        Role::Embedder,
+        Role::Summarizer,
+        Role::Extractor,
+        Role::Answerer,
+        Role::Reranker,
+    ];
 
     pub fn name(self) -> &'static str {
         match self {
-            Summarizer::Frequency => "builtin:frequency",
+            Role::Embedder => "embedder",
+            Role::Summarizer => "summarizer",
+            Role::Extractor => "extractor",
+            Role::Answerer => "answerer",
+            Role::Reranker => "reranker",
+        }
+    }
+
+    pub fn parse(name: &str) -> Result<Role> {
+        let found = Role::ALL.into_iter().find(|role| role.name() == name);
+        found.ok_or_else(|| Error::internal(format!("unknown role \"{name}\" in model_call")))
+    }
+
+    /// The one built-in model of the role, by its name in the settings.
+    fn built_in(self) -> Option<&'static str> {
+        match self {
+            Role::Embedder => Some("builtin:hash"),
+            Role::Summarizer => Some("builtin:frequency"),
+            Role::Extractor => Some("builtin:cooccurrence"),
+            Role::Answerer | Role::Reranker => None,
         }
     }
 }
 
-impl Extractor {
-    pub fn parse(text: &str) -> Result<Extractor> {
-        match text {
-            "builtin:cooccurrence" => Ok(Extractor::Cooccurrence),
-            _ => Err(unknown("extractor", text, "builtin:cooccurrence")),
-        }
+/// How a model is reached.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Form {
+    BuiltIn,
+    /// A SQL function, by its name.
+    Function(String),
+    /// A server of the foreign data wrapper graphrag_model, by its name.
+    Server(String),
+    Queue,
+}
+
+/// A model as the settings name it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Model {
+    pub role: Role,
+    pub text: String,
+    pub form: Form,
+}
+
+impl Model {
+    /// Reads `builtin:NAME`, `function:schema.name`, `server:NAME` or `queue`; what they name is looked up when it is used.
+    pub fn parse(role: Role, text: &str) -> Result<Model> {
+        let form = match text.split_once(':') {
+            None if text == "queue" => match role {
+                Role::Answerer | Role::Reranker => {
+                    return Err(Error::invalid(format!("a queue cannot be the {}", role.name()))
+                        .detail("Whoever asks waits for the answer.")
+                        .hint(hint(role)));
+                }
+                _ => Form::Queue,
+            },
+            Some(("function", name)) if !name.trim().is_empty() => Form::Function(name.to_owned()),
+            Some(("server", name)) if !name.trim().is_empty() => Form::Server(name.to_owned()),
+            _ if role.built_in() == Some(text) => Form::BuiltIn,
+            _ => {
+                return Err(Error::invalid(format!("unknown {} \"{text}\"", role.name())).hint(hint(role)));
+            }
+        };
+        Ok(Model {
+            role,
+            text: text.to_owned(),
+            form,
+        })
     }
 
-    /// The entities and relations that a block states.
-    pub fn extract(self, block: &str, stop: &StopWords) -> Extraction {
-        match self {
-            Extractor::Cooccurrence => phrases::cooccurrence(block, stop, &mut tick),
-        }
+    pub fn is_built_in(&self) -> bool {
+        self.form == Form::BuiltIn
     }
 
-    pub fn name(self) -> &'static str {
-        match self {
-            Extractor::Cooccurrence => "builtin:cooccurrence",
+    /// Says if what it names is not there: it is looked up again when it is used.
+    pub fn tell_if_missing(&self, owner: pg_sys::Oid) -> Result<()> {
+        let found = attempt(|| match &self.form {
+            Form::Function(name) => Function::resolve(self.role, name).map(drop),
+            Form::Server(name) => Server::open(name, owner).map(drop),
+            Form::BuiltIn | Form::Queue => Ok(()),
+        });
+        if let Err(caught) = found {
+            notice(
+                format!(
+                    "the {} {} cannot be used yet: {}",
+                    self.role.name(),
+                    self.text,
+                    caught.message
+                ),
+                "It is looked up when it is used; rag_health says whether it answers.",
+            );
         }
+        Ok(())
+    }
+
+    /// Whether calls may cost money: nothing is asked of it that nobody has ordered.
+    pub fn is_paid(&self) -> bool {
+        matches!(self.form, Form::Server(_) | Form::Queue)
+    }
+
+    /// What makes two answers the same model's: its name here, and for a server the model and the options that shape answers.
+    pub fn identity(&self, owner: pg_sys::Oid) -> Result<String> {
+        let Form::Server(name) = &self.form else {
+            return Ok(self.text.clone());
+        };
+        let settings = Server::open(name, owner)?.settings;
+        let name = match self.role {
+            Role::Embedder => settings.embedding_model,
+            Role::Reranker => settings.rerank_model,
+            _ => settings.chat_model,
+        };
+        let mut identity = format!("{} {}", self.text, name.unwrap_or_default());
+        match self.role {
+            Role::Embedder => {
+                if let Some(dimensions) = settings.embedding_dimensions {
+                    identity += &format!(" {dimensions}");
+                }
+            }
+            _ => identity += &format!(" {:?} {:?}", settings.structured, settings.temperature),
+        }
+        Ok(identity)
     }
 }
 
-/// The error for a model that cannot be had.
-pub fn unknown(role: &str, text: &str, known: &str) -> Error {
-    let hint = if known.is_empty() {
-        format!("This version has no built-in {role}; leave it NULL.")
-    } else {
-        format!("The {role} of this version is '{known}'.")
+/// The values that a role takes, for error messages.
+fn hint(role: Role) -> String {
+    let queue = match role {
+        Role::Answerer | Role::Reranker => "",
+        _ => ", or 'queue'",
     };
-    Error::invalid(format!("unknown {role} \"{text}\"")).hint(hint)
+    match role.built_in() {
+        Some(name) => format!("It is '{name}', 'function:schema.name', 'server:name'{queue}."),
+        None => "It is 'function:schema.name', 'server:name', or NULL for none.".to_owned(),
+    }
+}
+
+/// `builtin:frequency`: a text of at most `max_tokens` that stands for `texts`.
+pub fn summarize_built_in(texts: &[&str], max_tokens: usize, stop: &StopWords) -> String {
+    summary::frequency(texts, max_tokens, stop, &mut tick)
+}
+
+/// `builtin:cooccurrence`: the entities and relations that a block states.
+pub fn extract_built_in(block: &str, stop: &StopWords) -> Extraction {
+    phrases::cooccurrence(block, stop, &mut tick)
 }

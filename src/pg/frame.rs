@@ -68,29 +68,41 @@ pub struct AsUser {
 impl AsUser {
     /// Whoever is that user already goes on as before: there is nobody to protect from whom.
     pub fn switch(user: pg_sys::Oid) -> AsUser {
-        let mut before = AsUser {
+        let before = AsUser::current();
+        if user != before.user {
+            before.restrict(user);
+        }
+        before
+    }
+
+    /// Restricted even for whoever is that user already: what runs then must not depend on who calls.
+    pub fn restricted(user: pg_sys::Oid) -> AsUser {
+        let before = AsUser::current();
+        before.restrict(user);
+        before
+    }
+
+    fn current() -> AsUser {
+        let mut now = AsUser {
             user: pg_sys::Oid::INVALID,
             context: 0,
         };
-        // SAFETY: plain reads and writes of backend state; the abort of a transaction restores it if an ERROR unwinds.
-        unsafe {
-            pg_sys::GetUserIdAndSecContext(&mut before.user, &mut before.context);
-            if user == before.user {
-                return before;
-            }
-            pg_sys::SetUserIdAndSecContext(
-                user,
-                before.context | (pg_sys::SECURITY_LOCAL_USERID_CHANGE | pg_sys::SECURITY_RESTRICTED_OPERATION) as i32,
-            );
-        }
-        before
+        // SAFETY: plain reads of backend state.
+        unsafe { pg_sys::GetUserIdAndSecContext(&mut now.user, &mut now.context) }
+        now
+    }
+
+    fn restrict(&self, user: pg_sys::Oid) {
+        let restricted = pg_sys::SECURITY_LOCAL_USERID_CHANGE | pg_sys::SECURITY_RESTRICTED_OPERATION;
+        // SAFETY: plain writes of backend state; the abort of a (sub)transaction restores it if an ERROR unwinds.
+        unsafe { pg_sys::SetUserIdAndSecContext(user, self.context | restricted as i32) }
     }
 }
 
 impl Drop for AsUser {
     fn drop(&mut self) {
         if !std::thread::panicking() {
-            // SAFETY: restores what switch() found.
+            // SAFETY: restores what current() found.
             unsafe { pg_sys::SetUserIdAndSecContext(self.user, self.context) }
         }
     }
@@ -106,4 +118,10 @@ pub fn is_read_only() -> bool {
 pub fn is_member_of(role: pg_sys::Oid) -> bool {
     // SAFETY: catalogue lookups on the backend's own thread.
     unsafe { pg_sys::has_privs_of_role(pg_sys::GetUserId(), role) }
+}
+
+/// Whether the current user is a superuser.
+pub fn is_superuser() -> bool {
+    // SAFETY: a catalogue lookup on the backend's own thread.
+    unsafe { pg_sys::superuser() }
 }

@@ -8,6 +8,9 @@ use crate::error::Result;
 /// First key of the advisory locks: "grag". The second is the oid of the collection's schema.
 const CLASS: i32 = 0x6772_6167;
 
+/// "grak", for those who ask models.
+pub const ASK_CLASS: i32 = 0x6772_616b;
+
 /// For functions that derive rows from documents: waits for, and then keeps out, other builds and changes of documents.
 ///
 /// Without it a document could be deleted while a summary of it is being written by another transaction, which the
@@ -21,6 +24,15 @@ pub fn build(schema: pg_sys::Oid) -> Result<()> {
 pub fn change(schema: pg_sys::Oid) -> Result<()> {
     let key = u32::from(schema).cast_signed();
     take("SELECT pg_catalog.pg_advisory_xact_lock_shared($1, $2)", key)
+}
+
+/// For functions that ask models of a collection: one at a time, so that nothing is asked twice. Taken before [`build`].
+pub fn ask(schema: pg_sys::Oid) -> Result<()> {
+    let sql = "SELECT pg_catalog.pg_advisory_xact_lock($1, $2)";
+    spi::returning(sql, &[ASK_CLASS.into(), u32::from(schema).cast_signed().into()], |_| {
+        Ok(())
+    })?;
+    Ok(())
 }
 
 /// Run as a statement that writes: from then on pgrx gives every statement of the transaction a snapshot of its own, which

@@ -4,7 +4,10 @@ pub mod frame;
 pub mod json;
 pub mod lock;
 pub mod memory;
+pub mod session;
 pub mod spi;
+pub mod subtransaction;
+pub mod threads;
 pub mod trigger;
 pub mod vector;
 

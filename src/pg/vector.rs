@@ -17,6 +17,12 @@ const HEADER: usize = 8;
 #[derive(Clone, Debug, PartialEq)]
 pub struct Vector(pub Vec<f32>);
 
+/// The vector at unit length; nothing for one of zeros, which has no direction.
+pub fn unit(vector: &[f32]) -> Option<Vec<f32>> {
+    let length = vector.iter().map(|x| f64::from(*x).powi(2)).sum::<f64>().sqrt();
+    (length > 0.0).then(|| vector.iter().map(|x| (f64::from(*x) / length) as f32).collect())
+}
+
 /// The type oids of pgvector in this database: `vector` and `vector[]`.
 ///
 /// Found through the catalogue of extensions, since the name alone may be another type's.

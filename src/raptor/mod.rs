@@ -1,4 +1,8 @@
 //! RAPTOR: a tree of summaries over the leaves, and the search in leaves and summaries alike.
 
 mod build;
+mod plan;
 mod search;
+mod write;
+
+pub use build::Shape;

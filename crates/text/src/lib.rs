@@ -1,6 +1,7 @@
 //! Text work for retrieval, without Postgres: from a document to its leaves, from words to vectors, sentences and names.
 #![forbid(unsafe_code)]
 
+pub mod answer;
 pub mod chunk;
 pub mod convert;
 pub mod fold;

@@ -14,6 +14,8 @@ mod graph_local;
 mod input;
 mod large;
 mod lifecycle;
+mod models_functions;
+mod models_servers;
 mod operations;
 mod partitions;
 mod raptor;

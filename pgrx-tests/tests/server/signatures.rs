@@ -34,6 +34,7 @@ fn sql_type(rust: &str) -> String {
         "JsonB" | "Json" => "jsonb",
         "Vector" => "vector",
         "pg_sys::Oid" => "regconfig",
+        "Oid" => "oid",
         "TimestampWithTimeZone" => "timestamp with time zone",
         "Vec<String>" | "Vec<Option<String>>" => "text[]",
         "Vec<i64>" | "Vec<Option<i64>>" => "bigint[]",

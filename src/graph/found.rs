@@ -1,0 +1,223 @@
+//! What was found in blocks, as rows: by the built-in extractor or by a model.
+
+use std::collections::{BTreeMap, HashSet};
+
+use graphrag_text::answer::Extraction;
+use graphrag_text::{fold, phrases};
+
+use super::place;
+
+/// Names longer than this are no names.
+pub const MAX_KEY_BYTES: usize = 2000;
+
+/// What a relation is called that has no name.
+const UNNAMED: &str = "related_to";
+
+/// A block as extraction reads it.
+pub struct Block {
+    pub id: i64,
+    pub document: i64,
+    pub start: i32,
+    pub text: String,
+}
+
+#[derive(Default)]
+pub struct Mentions {
+    pub key: Vec<String>,
+    pub name: Vec<String>,
+    pub kind: Vec<Option<String>>,
+    pub description: Vec<Option<String>>,
+    pub block: Vec<i64>,
+    pub document: Vec<i64>,
+    pub start: Vec<Option<i32>>,
+    pub end: Vec<Option<i32>>,
+}
+
+#[derive(Default)]
+pub struct Evidence {
+    pub subject_key: Vec<String>,
+    pub subject: Vec<String>,
+    pub predicate_key: Vec<String>,
+    pub predicate: Vec<String>,
+    pub object_key: Vec<String>,
+    pub object: Vec<String>,
+    pub block: Vec<i64>,
+    pub document: Vec<i64>,
+    pub quote: Vec<Option<String>>,
+    pub start: Vec<Option<i32>>,
+    pub end: Vec<Option<i32>>,
+    pub description: Vec<Option<String>>,
+    pub strength: Vec<Option<f64>>,
+}
+
+/// The rows of some blocks.
+#[derive(Default)]
+pub struct Found {
+    pub mentions: Mentions,
+    pub evidence: Evidence,
+    /// Folded name to the name as first written; sorted, so that two sessions take the rows in the same order.
+    pub names: BTreeMap<String, String>,
+}
+
+/// One name in a block.
+struct Mention {
+    name: String,
+    kind: Option<String>,
+    description: Option<String>,
+    place: Option<(i32, i32)>,
+}
+
+/// One relation in a block.
+struct Stated {
+    subject: String,
+    predicate: String,
+    object: String,
+    description: Option<String>,
+    strength: Option<f64>,
+    quote: Option<(String, i32, i32)>,
+}
+
+fn usable(key: &str) -> bool {
+    !key.is_empty() && key.len() <= MAX_KEY_BYTES
+}
+
+impl Found {
+    /// Adds what the built-in extractor has found.
+    pub fn add_built_in(&mut self, block: &Block, found: phrases::Extraction) {
+        for mention in found.mentions {
+            let place = Some((mention.start_char as i32, mention.end_char as i32));
+            let kind = Some(mention.kind.to_owned());
+            self.mention(
+                block,
+                Mention {
+                    name: mention.name,
+                    kind,
+                    description: None,
+                    place,
+                },
+            );
+        }
+        for relation in found.relations {
+            let quote = (
+                block.text[relation.quote].to_owned(),
+                relation.start_char as i32,
+                relation.end_char as i32,
+            );
+            self.relation(
+                block,
+                Stated {
+                    subject: relation.subject,
+                    predicate: relation.predicate,
+                    object: relation.object,
+                    description: None,
+                    strength: None,
+                    quote: Some(quote),
+                },
+            );
+        }
+    }
+
+    /// Adds what a model has answered. A relation whose quote does not stand in the block gets the first sentence that holds
+    /// both names; its ends are mentioned if the model has not listed them.
+    pub fn add_answer(&mut self, block: &Block, found: Extraction) {
+        let mut mentioned: HashSet<String> = HashSet::new();
+        let mut mentions = Vec::new();
+        for entity in found.entities {
+            if mentioned.insert(fold::name(&entity.name)) {
+                mentions.push((entity.name, entity.kind, entity.description));
+            }
+        }
+        for relation in &found.relations {
+            for name in [&relation.subject, &relation.object] {
+                if mentioned.insert(fold::name(name)) {
+                    mentions.push((name.clone(), None, None));
+                }
+            }
+        }
+        for (name, kind, description) in mentions {
+            let place = place::quote(&block.text, &name).map(|range| {
+                let (_, start, end) = place::trimmed(&block.text, range);
+                (start, end)
+            });
+            self.mention(
+                block,
+                Mention {
+                    name,
+                    kind,
+                    description,
+                    place,
+                },
+            );
+        }
+        let mut stated = HashSet::new();
+        for relation in found.relations {
+            let keys = [fold::name(&relation.subject), fold::name(&relation.object)];
+            let range = relation
+                .quote
+                .as_deref()
+                .and_then(|quote| place::quote(&block.text, quote))
+                .or_else(|| place::sentence(&block.text, [&keys[0], &keys[1]]));
+            let predicate = relation
+                .predicate
+                .filter(|predicate| !fold::predicate(predicate).is_empty());
+            let predicate = predicate.unwrap_or_else(|| UNNAMED.to_owned());
+            if stated.insert((keys, fold::predicate(&predicate), range.clone())) {
+                self.relation(
+                    block,
+                    Stated {
+                        subject: relation.subject,
+                        predicate,
+                        object: relation.object,
+                        description: relation.description,
+                        strength: relation.strength,
+                        quote: range.map(|range| place::trimmed(&block.text, range)),
+                    },
+                );
+            }
+        }
+    }
+
+    fn mention(&mut self, block: &Block, mention: Mention) {
+        let key = fold::name(&mention.name);
+        if !usable(&key) {
+            return;
+        }
+        self.names.entry(key.clone()).or_insert_with(|| mention.name.clone());
+        let rows = &mut self.mentions;
+        rows.key.push(key);
+        rows.name.push(mention.name);
+        rows.kind.push(mention.kind);
+        rows.description.push(mention.description);
+        rows.block.push(block.id);
+        rows.document.push(block.document);
+        rows.start.push(mention.place.map(|(start, _)| block.start + start));
+        rows.end.push(mention.place.map(|(_, end)| block.start + end));
+    }
+
+    fn relation(&mut self, block: &Block, stated: Stated) {
+        let (subject, object) = (fold::name(&stated.subject), fold::name(&stated.object));
+        let predicate = fold::predicate(&stated.predicate);
+        if !usable(&predicate) || !self.names.contains_key(&subject) || !self.names.contains_key(&object) {
+            return;
+        }
+        let rows = &mut self.evidence;
+        rows.subject_key.push(subject);
+        rows.subject.push(stated.subject);
+        rows.predicate_key.push(predicate);
+        rows.predicate.push(stated.predicate);
+        rows.object_key.push(object);
+        rows.object.push(stated.object);
+        rows.block.push(block.id);
+        rows.document.push(block.document);
+        rows.description.push(stated.description);
+        rows.strength
+            .push(stated.strength.filter(|strength| strength.is_finite()));
+        let (quote, place) = match stated.quote {
+            Some((quote, start, end)) => (Some(quote), Some((start, end))),
+            None => (None, None),
+        };
+        rows.quote.push(quote);
+        rows.start.push(place.map(|(start, _)| block.start + start));
+        rows.end.push(place.map(|(_, end)| block.start + end));
+    }
+}

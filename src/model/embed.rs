@@ -1,0 +1,197 @@
+//! Vectors: for texts that are to be stored, through the ledger, and for the query of a search, which writes nothing.
+
+use std::cell::RefCell;
+use std::collections::{HashMap, VecDeque};
+use std::time::Duration;
+
+use graphrag_provider::{Client, Outcome, Reply, Request};
+use graphrag_text::hash;
+use pgrx::{PgSqlErrorCode, pg_sys};
+
+use super::flight::{check_dimensions, stopped};
+use super::ledger::must_answer_at_once;
+use super::{Answer, Form, Function, Item, Ledger, Model, Role, Server};
+use crate::collection::{Collection, quoted};
+use crate::error::{Error, Result};
+use crate::pg::frame::AsUser;
+use crate::pg::{threads, tick, vector};
+
+/// Queries whose vectors a session keeps.
+const KEPT: usize = 64;
+/// Longer queries are not kept.
+const KEPT_BYTES: usize = 10_000;
+
+/// `builtin:hash`: words hashed into buckets, counted; nothing for a text without words.
+pub fn embed_built_in(collection: &Collection, text: &str) -> Option<Vec<f32>> {
+    let options = &collection.options;
+    hash::embed(text, options.dimensions, options.stop_words(), &mut tick)
+}
+
+/// A text to be embedded.
+pub struct Text<'a> {
+    pub text: &'a str,
+    pub hash: Vec<u8>,
+    pub documents: Vec<i64>,
+}
+
+/// The model that made the vectors of a collection, as the setting `embedder_identity` has it.
+pub struct Identity;
+
+impl Identity {
+    /// Refuses to mix the vectors of two models; notes the model with the first ones.
+    pub fn check(collection: &Collection) -> Result<()> {
+        let model = &collection.options.embedder;
+        let now = model.identity(collection.owner)?;
+        match &collection.options.embedder_identity {
+            Some(before) if *before == now => Ok(()),
+            Some(before) => Err(changed(collection, before, &now)),
+            None => Self::note(collection, &now),
+        }
+    }
+
+    /// Notes the model whose vectors stand in the collection from now on.
+    pub fn note(collection: &Collection, identity: &str) -> Result<()> {
+        let sql = "INSERT INTO {s}.setting (key, value) VALUES ('embedder_identity', to_jsonb($1)) \
+                   ON CONFLICT (key) DO UPDATE SET value = excluded.value";
+        collection.execute(sql, &[identity.into()])?;
+        Ok(())
+    }
+}
+
+fn changed(collection: &Collection, before: &str, now: &str) -> Error {
+    Error::new(
+        PgSqlErrorCode::ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
+        format!("the vectors of collection {} are of another model", quoted(&collection.name)),
+    )
+    .detail(format!("They were made by {before}; the embedder is {now} now."))
+    .hint(format!(
+        "SELECT rag_alter({}, '{{\"embedder\": \"{}\"}}') and CALL rag_refresh embed them anew; or set the server back.",
+        crate::collection::literal(&collection.name),
+        collection.options.embedder.text
+    ))
+}
+
+/// The vectors of texts by the embedder of the collection: nothing where the answer is not there yet, `Failed` where it
+/// could not be had.
+///
+/// A text that stands in a node with its vector already is not asked again.
+pub fn vectors(ledger: &mut Ledger, collection: &Collection, texts: &[Text]) -> Result<Vec<Option<Answer>>> {
+    let model = &collection.options.embedder;
+    if model.is_built_in() {
+        return Ok(texts
+            .iter()
+            .map(|t| Some(Answer::Vector(embed_built_in(collection, t.text))))
+            .collect());
+    }
+    if texts.is_empty() {
+        return Ok(Vec::new());
+    }
+    Identity::check(collection)?;
+    let mut standing: HashMap<Vec<u8>, Vec<f32>> = HashMap::new();
+    for part in texts.chunks(1_000) {
+        let hashes: Vec<Vec<u8>> = part.iter().map(|t| t.hash.clone()).collect();
+        let sql = "SELECT DISTINCT ON (text_hash) text_hash, embedding FROM {s}.node \
+                   WHERE text_hash = ANY ($1) AND embedding IS NOT NULL ORDER BY text_hash, id";
+        let found = collection.returning(sql, &[hashes.into()], |row| {
+            Ok((row.need::<Vec<u8>>(1)?, row.need::<vector::Vector>(2)?.0))
+        })?;
+        standing.extend(found);
+    }
+    let missing: Vec<&Text> = texts.iter().filter(|t| !standing.contains_key(&t.hash)).collect();
+    let items: Vec<Item> = missing
+        .iter()
+        .map(|t| Item::text(t.text, t.hash.clone(), t.documents.clone()))
+        .collect();
+    let mut answers = ledger.want(model, &items)?.into_iter();
+    Ok(texts
+        .iter()
+        .map(|t| match standing.get(&t.hash) {
+            Some(vector) => Some(Answer::Vector(Some(vector.clone()))),
+            None => answers.next().flatten(),
+        })
+        .collect())
+}
+
+thread_local! {
+    static RECENT: RefCell<VecDeque<(pg_sys::Oid, String, String, Option<Vec<f32>>)>> = const { RefCell::new(VecDeque::new()) };
+}
+
+/// The vector of a query, of unit length; nothing for a text that has none. The last ones are kept in the session.
+pub fn query_vector(collection: &Collection, text: &str) -> Result<Option<Vec<f32>>> {
+    let model = &collection.options.embedder;
+    if model.is_built_in() {
+        return Ok(embed_built_in(collection, text));
+    }
+    must_answer_at_once(model)?;
+    // A reader asks with the owner's models and the owner's key.
+    let _user = AsUser::restricted(collection.owner);
+    let identity = model.identity(collection.owner)?;
+    if let Some(before) = &collection.options.embedder_identity
+        && *before != identity
+    {
+        return Err(changed(collection, before, &identity));
+    }
+    let kept = RECENT.with_borrow(|recent| {
+        let same = |(oid, of, query, _): &&(pg_sys::Oid, String, String, Option<Vec<f32>>)| {
+            *oid == collection.oid && *of == identity && query == text
+        };
+        recent.iter().find(same).map(|(.., vector)| vector.clone())
+    });
+    if let Some(vector) = kept {
+        return Ok(vector);
+    }
+    let vector = ask(collection, model, text)?;
+    if text.len() <= KEPT_BYTES {
+        RECENT.with_borrow_mut(|recent| {
+            recent.push_front((collection.oid, identity, text.to_owned(), vector.clone()));
+            recent.truncate(KEPT);
+        });
+    }
+    Ok(vector)
+}
+
+fn ask(collection: &Collection, model: &Model, text: &str) -> Result<Option<Vec<f32>>> {
+    let failed = |reason: String| {
+        Error::new(
+            PgSqlErrorCode::ERRCODE_EXTERNAL_ROUTINE_EXCEPTION,
+            format!("the query could not be embedded by {}", model.text),
+        )
+        .detail(format!("{}.", crate::error::capital(&reason)))
+    };
+    match &model.form {
+        Form::Function(name) => {
+            let function = Function::resolve(Role::Embedder, name)?;
+            function.embed_one(text, collection.options.dimensions, collection.owner)
+        }
+        Form::Server(name) => {
+            let server = Server::open(name, collection.owner)?;
+            match one_reply(&server, Request::Embed(vec![text.to_owned()]))?.map_err(failed)? {
+                Reply::Vectors(mut vectors) => {
+                    let vector = vectors.pop().unwrap_or_default();
+                    check_dimensions(collection, &vector)?;
+                    Ok(vector::unit(&vector))
+                }
+                _ => Err(Error::internal("an answer of another kind than was asked for")),
+            }
+        }
+        Form::BuiltIn | Form::Queue => Err(Error::internal("no query is asked of this model")),
+    }
+}
+
+/// Asks a server one thing and waits for the reply; the inner error is the reason why there is none.
+pub fn one_reply(server: &Server, request: Request) -> Result<std::result::Result<Reply, String>> {
+    let mut client = threads::without_signals(|| Client::start(server.settings.clone()))
+        .map_err(|stop| stopped(&server.name, &stop))?;
+    client.submit(0, request);
+    loop {
+        tick();
+        match client
+            .receive(Duration::from_millis(20))
+            .map_err(|stop| stopped(&server.name, &stop))?
+        {
+            None => continue,
+            Some((_, Outcome::Answered(answer))) => return Ok(Ok(answer.reply)),
+            Some((_, Outcome::Failed(failure))) => return Ok(Err(failure.to_string())),
+        }
+    }
+}

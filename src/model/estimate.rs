@@ -1,0 +1,318 @@
+//! rag_estimate: what a run would ask of models, before it does.
+
+use graphrag_text::chunk::{self, Format};
+use graphrag_text::tokens;
+use pgrx::AnyNumeric;
+use pgrx::prelude::*;
+
+use super::{Form, Model, Role, Server, prompts};
+use crate::collection::Collection;
+use crate::error::{Result, sql};
+use crate::pg::tick;
+use crate::raptor::Shape;
+
+type EstimateRow = (String, i64, i64, i64, i64, Option<AnyNumeric>);
+
+/// SQL: `rag_estimate(collection)`.
+#[pg_extern(sql = false)]
+fn rag_estimate(
+    collection: Option<&str>,
+) -> sql::Result<
+    TableIterator<
+        'static,
+        (
+            name!(step, String),
+            name!(calls, i64),
+            name!(calls_high, i64),
+            name!(prompt_tokens, i64),
+            name!(completion_tokens, i64),
+            name!(cost, Option<AnyNumeric>),
+        ),
+    >,
+> {
+    Ok(TableIterator::new(estimate(collection)?))
+}
+
+/// What is to be done, in items and tokens.
+#[derive(Clone, Copy, Default)]
+struct Load {
+    items: i64,
+    tokens: i64,
+}
+
+/// What a step would ask of one model.
+#[derive(Clone, Copy, Default)]
+struct Asks {
+    calls: i64,
+    calls_high: i64,
+    prompt_tokens: i64,
+    completion_tokens: i64,
+}
+
+fn estimate(name: Option<&str>) -> Result<Vec<EstimateRow>> {
+    let collection = Collection::read(name)?;
+    let waiting = uncut(&collection)?;
+    let mut rows = Vec::new();
+    for step in ["embed", "tree", "extract", "reports"] {
+        let parts = match step {
+            "embed" => embed(&collection, waiting.0)?,
+            "tree" => tree(&collection, waiting.0)?,
+            "extract" => extract(&collection, waiting.1)?,
+            _ => reports(&collection, waiting.1)?,
+        };
+        let mut sum = Asks::default();
+        let mut cost: Option<f64> = None;
+        for (model, asks) in parts {
+            sum.calls += asks.calls;
+            sum.calls_high += asks.calls_high;
+            sum.prompt_tokens += asks.prompt_tokens;
+            sum.completion_tokens += asks.completion_tokens;
+            if let Some(part) = price(&collection, model, &asks)? {
+                cost = Some(cost.unwrap_or(0.0) + part);
+            }
+        }
+        let cost = cost
+            .map(|cost| AnyNumeric::try_from((cost * 1e6).round() / 1e6))
+            .transpose();
+        rows.push((
+            step.to_owned(),
+            sum.calls,
+            sum.calls_high,
+            sum.prompt_tokens,
+            sum.completion_tokens,
+            cost.ok().flatten(),
+        ));
+    }
+    Ok(rows)
+}
+
+/// The leaves and blocks of the documents that wait to be cut: they are cut here, in memory.
+fn uncut(collection: &Collection) -> Result<(Load, Load)> {
+    let (mut leaves, mut blocks) = (Load::default(), Load::default());
+    let sql = "SELECT d.format, d.body FROM {s}.document d \
+               WHERE d.id IN (SELECT key::bigint FROM {s}.change WHERE \"table\" = 'document') OR d.body_hash = ''";
+    collection.stream(sql, &[], |row| {
+        let format = if row.need::<String>(1)? == "text" {
+            Format::Text
+        } else {
+            Format::Markdown
+        };
+        for block in chunk::chunk(&row.need::<String>(2)?, format, &collection.options.chunk, &mut tick) {
+            blocks.items += 1;
+            blocks.tokens += block.token_count as i64;
+            leaves.items += block.leaves.len() as i64;
+            leaves.tokens += block.leaves.iter().map(|leaf| leaf.token_count as i64).sum::<i64>();
+        }
+        Ok(())
+    })?;
+    Ok((leaves, blocks))
+}
+
+fn load(collection: &Collection, sql: &str) -> Result<Load> {
+    collection.query_one(sql, &[], |row| {
+        Ok(Load {
+            items: row.need(1)?,
+            tokens: row.need(2)?,
+        })
+    })
+}
+
+/// The mean of what the calls of a step have taken so far, if at least one in a hundred is done.
+fn observed(collection: &Collection, step: &str, role: Role, of: i64) -> Result<Option<(f64, f64)>> {
+    let sql = "SELECT count(*), avg(prompt_tokens)::float8, avg(completion_tokens)::float8 FROM {s}.model_call \
+               WHERE step = $1 AND role = $2 AND status IN ('done', 'forgotten') AND prompt_tokens IS NOT NULL";
+    let args = [step.into(), role.name().into()];
+    let (count, prompt, completion): (i64, Option<f64>, Option<f64>) =
+        collection.query_one(sql, &args, |row| Ok((row.need(1)?, row.get(2)?, row.get(3)?)))?;
+    let enough = count > 0 && count * 100 >= of;
+    Ok(enough.then(|| (prompt.unwrap_or(0.0), completion.unwrap_or(0.0))))
+}
+
+fn embed(collection: &Collection, uncut: Load) -> Result<Vec<(&Model, Asks)>> {
+    let options = &collection.options;
+    let (model, standing) = match &options.next_embedder {
+        Some(next) => {
+            let sql = "SELECT count(*), coalesce(sum(tokens), 0)::bigint FROM (SELECT max(token_count) AS tokens FROM {s}.node GROUP BY text_hash) t";
+            (next, load(collection, sql)?)
+        }
+        None => {
+            let sql = "SELECT count(*), coalesce(sum(tokens), 0)::bigint FROM (SELECT max(token_count) AS tokens FROM {s}.node \
+                         WHERE id IN (SELECT key::bigint FROM {s}.change WHERE \"table\" = 'node') GROUP BY text_hash) t";
+            (&options.embedder, load(collection, sql)?)
+        }
+    };
+    let calls = standing.items + uncut.items;
+    Ok(vec![(
+        model,
+        asks(model, calls, calls, standing.tokens + uncut.tokens, 0),
+    )])
+}
+
+/// What is asked of a model, which is nothing if it is built in.
+fn asks(model: &Model, calls: i64, calls_high: i64, prompt_tokens: i64, completion_tokens: i64) -> Asks {
+    if model.is_built_in() {
+        return Asks::default();
+    }
+    Asks {
+        calls,
+        calls_high,
+        prompt_tokens,
+        completion_tokens,
+    }
+}
+
+/// Summaries and their vectors. The greedy method makes clusters of one size, so that their number is known; how long the
+/// summaries come out is not.
+fn tree(collection: &Collection, uncut: Load) -> Result<Vec<(&Model, Asks)>> {
+    let options = &collection.options;
+    let sql = "SELECT partition, count(*), sum(token_count)::bigint FROM {s}.node WHERE level = 0 GROUP BY 1";
+    let mut partitions: Vec<Load> = collection.query(sql, &[], |row| {
+        Ok(Load {
+            items: row.need(2)?,
+            tokens: row.need(3)?,
+        })
+    })?;
+    let sql = "SELECT EXISTS (SELECT FROM {s}.change WHERE \"table\" = 'node')";
+    let unembedded: bool = collection.query_one(sql, &[], |row| row.need(1))?;
+    if unembedded || uncut.items > 0 || crate::refresh::needs_tree(collection)? {
+        partitions.push(uncut);
+    } else {
+        partitions.clear();
+    }
+    let shape = Shape::of_last(collection)?;
+    let size = shape.cluster_size.map_or(options.cluster_size, i64::from);
+    let overhead = tokens_of(&prompts::summarize(&options.summarizer, options, &[]));
+    let of_passage = tokens::count("<passage n=\"1\">\n\n</passage>\n") as i64;
+    let first: i64 = partitions.iter().map(|load| clusters(load.items, size)).sum();
+    let seen = observed(collection, "tree", Role::Summarizer, first)?;
+    let summary = seen.map_or(options.summary_tokens as f64, |(_, completion)| completion);
+    let mut summaries = Asks::default();
+    let mut vectors = Asks::default();
+    for load in partitions {
+        let (mut items, mut tokens) = (load.items, load.tokens as f64);
+        for _ in 0..shape.max_levels.unwrap_or(64) {
+            let parents = clusters(items, size);
+            if parents == 0 {
+                break;
+            }
+            summaries.calls += parents;
+            summaries.prompt_tokens += tokens as i64 + parents * overhead + items * of_passage;
+            summaries.completion_tokens += (parents as f64 * summary) as i64;
+            vectors.calls += parents;
+            vectors.prompt_tokens += (parents as f64 * summary) as i64;
+            // One that is left over goes up as it is.
+            items = parents + i64::from(items % size == 1);
+            tokens = items as f64 * summary;
+        }
+    }
+    // A summary that is repeated, or has no vector, may shift the levels above the first.
+    let of = |model, total: Asks| {
+        let above = total.calls - first.min(total.calls);
+        asks(
+            model,
+            total.calls,
+            total.calls + above,
+            total.prompt_tokens,
+            total.completion_tokens,
+        )
+    };
+    Ok(vec![
+        (&options.summarizer, of(&options.summarizer, summaries)),
+        (&options.embedder, of(&options.embedder, vectors)),
+    ])
+}
+
+/// Clusters of two and more among so many items.
+fn clusters(items: i64, size: i64) -> i64 {
+    match items {
+        0 | 1 => 0,
+        _ => items / size + i64::from(items % size > 1),
+    }
+}
+
+fn tokens_of(request: &serde_json::Value) -> i64 {
+    let messages = request["messages"].as_array().map(Vec::as_slice).unwrap_or_default();
+    let counts = messages.iter().filter_map(|message| message["content"].as_str());
+    counts.map(|text| tokens::count(text) as i64).sum()
+}
+
+/// Without an answer yet, an extraction is taken to be as long as what it reads.
+fn extract(collection: &Collection, uncut: Load) -> Result<Vec<(&Model, Asks)>> {
+    let options = &collection.options;
+    let model = &options.extractor;
+    let sql = "SELECT count(*), coalesce(sum(token_count), 0)::bigint FROM {s}.block \
+               WHERE id IN (SELECT key::bigint FROM {s}.change WHERE \"table\" = 'block')";
+    let standing = load(collection, sql)?;
+    let (calls, tokens) = (standing.items + uncut.items, standing.tokens + uncut.tokens);
+    let overhead = tokens_of(&prompts::extract(
+        model,
+        options,
+        Some("a title"),
+        &["a section".to_owned()],
+        "",
+    ));
+    let (prompt, completion) = match observed(collection, "extract", Role::Extractor, calls)? {
+        Some((prompt, completion)) => (prompt * calls as f64, completion * calls as f64),
+        None => ((tokens + calls * overhead) as f64, tokens as f64),
+    };
+    Ok(vec![(
+        model,
+        asks(model, calls, calls, prompt as i64, completion as i64),
+    )])
+}
+
+/// Communities are known when all blocks are read; until then their number lies between those that there are and what
+/// the blocks that were read let expect, at most one a block.
+fn reports(collection: &Collection, uncut: Load) -> Result<Vec<(&Model, Asks)>> {
+    let options = &collection.options;
+    let sql = "SELECT (SELECT count(*) FROM {s}.community WHERE stale AND size > 1), (SELECT count(*) FROM {s}.community WHERE size > 1), \
+                 (SELECT count(*) FROM {s}.block), (SELECT count(DISTINCT key) FROM {s}.change WHERE \"table\" = 'block')";
+    let (stale, all, blocks, unread): (i64, i64, i64, i64) = collection.query_one(sql, &[], |row| {
+        Ok((row.need(1)?, row.need(2)?, row.need(3)?, row.need(4)?))
+    })?;
+    let (unread, blocks) = (unread + uncut.items, blocks + uncut.items);
+    let read = blocks - unread;
+    let high = match unread {
+        0 => stale,
+        _ if read * 100 >= blocks && all > 0 => stale.max((all as f64 * blocks as f64 / read as f64).ceil() as i64),
+        _ => stale.max(blocks),
+    };
+    let overhead = tokens_of(&prompts::report(&options.summarizer, options, &[]));
+    let sql = "SELECT coalesce(avg(least(n * 60, $1)), 300)::float8 FROM (SELECT count(*) AS n FROM {s}.community c \
+                 JOIN {s}.community_entity e ON e.community_id = c.id WHERE c.stale AND c.size > 1 GROUP BY c.id) t";
+    let context: f64 = collection.query_one(sql, &[options.report_tokens.into()], |row| row.need(1))?;
+    let (prompt, completion) = match observed(collection, "reports", Role::Summarizer, stale)? {
+        Some(seen) => seen,
+        None => (context + overhead as f64, options.summary_tokens as f64 * 2.0),
+    };
+    let of = |each: f64| (each * stale as f64) as i64;
+    Ok(vec![
+        (
+            &options.summarizer,
+            asks(&options.summarizer, stale, high, of(prompt), of(completion)),
+        ),
+        (
+            &options.embedder,
+            asks(&options.embedder, stale, high, of(completion), 0),
+        ),
+    ])
+}
+
+/// The cost by the prices of a server, in its currency.
+fn price(collection: &Collection, model: &Model, asks: &Asks) -> Result<Option<f64>> {
+    let Form::Server(name) = &model.form else {
+        return Ok(None);
+    };
+    let server = Server::open(name, collection.owner)?;
+    let number = |price: &Option<String>| price.as_ref().and_then(|price| price.parse::<f64>().ok());
+    let (of_prompt, of_completion) = match model.role {
+        Role::Embedder => (number(&server.price_embedding), None),
+        _ => (number(&server.price_in), number(&server.price_out)),
+    };
+    if of_prompt.is_none() && of_completion.is_none() {
+        return Ok(None);
+    }
+    let cost = asks.prompt_tokens as f64 * of_prompt.unwrap_or(0.0)
+        + asks.completion_tokens as f64 * of_completion.unwrap_or(0.0);
+    Ok(Some(cost / 1e6))
+}

@@ -1,0 +1,189 @@
+//! rag_health: whether models answer, and what of a collection is degraded.
+
+use graphrag_provider::{Reply, Request};
+use pgrx::prelude::*;
+
+use super::embed::one_reply;
+use super::{Form, Function, Model, Role, Server};
+use crate::collection::Collection;
+use crate::error::{Error, Result, sql};
+use crate::pg::subtransaction::attempt;
+use crate::search;
+
+type HealthRow = (String, String, String);
+
+/// SQL: `rag_health(collection)`.
+#[pg_extern(sql = false)]
+fn rag_health(
+    collection: Option<&str>,
+) -> sql::Result<TableIterator<'static, (name!(part, String), name!(state, String), name!(detail, String))>> {
+    Ok(TableIterator::new(health(collection)?))
+}
+
+const OK: &str = "ok";
+const DEGRADED: &str = "degraded";
+const FAILED: &str = "failed";
+
+fn health(name: Option<&str>) -> Result<Vec<HealthRow>> {
+    let collection = Collection::write(name)?;
+    let mut rows = extensions(&collection)?;
+    for model in collection.options.models() {
+        let part = match Some(model) == collection.options.next_embedder.as_ref() {
+            true => "next embedder".to_owned(),
+            false => model.role.name().to_owned(),
+        };
+        let (state, detail) = match attempt(|| probe(&collection, model)) {
+            Ok((state, detail)) => (state, detail),
+            Err(caught) => (FAILED, caught.message),
+        };
+        rows.push((part, state.to_owned(), format!("{}: {detail}", model.text)));
+    }
+    if let Some(next) = &collection.options.next_embedder {
+        let detail = format!(
+            "search answers from the vectors of {} until rag_refresh has embedded all by {}",
+            collection.options.embedder.text, next.text
+        );
+        rows.push(("vectors".to_owned(), DEGRADED.to_owned(), detail));
+    }
+    for table in ["node", "community"] {
+        let (state, detail) = index(&collection, table)?;
+        rows.push((format!("index of {table}"), state.to_owned(), detail));
+    }
+    let (state, detail) = triggers(&collection)?;
+    rows.push(("triggers".to_owned(), state.to_owned(), detail));
+    let (state, detail) = calls(&collection)?;
+    rows.push(("calls".to_owned(), state.to_owned(), detail));
+    Ok(rows)
+}
+
+fn extensions(collection: &Collection) -> Result<Vec<HealthRow>> {
+    let sql = "SELECT e.extname::text, e.extversion, coalesce(a.default_version, '') FROM pg_extension e \
+               LEFT JOIN pg_available_extensions a ON a.name = e.extname WHERE e.extname IN ('pg_graphrag', 'vector') ORDER BY 1";
+    collection.query(sql, &[], |row| {
+        let (name, has, newest): (String, String, String) = (row.need(1)?, row.need(2)?, row.need(3)?);
+        let (state, detail) = match newest == has || newest.is_empty() {
+            true => (OK, format!("version {has}")),
+            false => (
+                DEGRADED,
+                format!("version {has}; ALTER EXTENSION {name} UPDATE goes to {newest}"),
+            ),
+        };
+        Ok((format!("extension {name}"), state.to_owned(), detail))
+    })
+}
+
+/// Asks a model something that costs nothing.
+fn probe(collection: &Collection, model: &Model) -> Result<(&'static str, String)> {
+    match &model.form {
+        Form::BuiltIn => Ok((OK, "built in".to_owned())),
+        Form::Function(name) => {
+            let function = Function::resolve(model.role, name)?;
+            if model.role != Role::Embedder {
+                return Ok((OK, "the function is there".to_owned()));
+            }
+            let found = function.embed(&["health"], collection.options.dimensions, collection.owner)?;
+            match found.into_iter().next() {
+                Some(Ok(_)) => Ok((
+                    OK,
+                    format!("answers vectors of {} dimensions", collection.options.dimensions),
+                )),
+                Some(Err(reason)) => Ok((FAILED, reason)),
+                None => Err(Error::internal("no vector for one text")),
+            }
+        }
+        Form::Server(name) => {
+            let server = Server::open(name, collection.owner)?;
+            let settings = &server.settings;
+            let wanted = match model.role {
+                Role::Embedder => &settings.embedding_model,
+                Role::Reranker => &settings.rerank_model,
+                _ => &settings.chat_model,
+            };
+            let Some(wanted) = wanted else {
+                return Ok((FAILED, format!("the server has no option {}", option_of(model.role))));
+            };
+            Ok(match one_reply(&server, Request::Models)? {
+                Ok(Reply::Models(models)) if models.is_empty() || models.contains(wanted) => {
+                    (OK, format!("answers, with the model {wanted}"))
+                }
+                Ok(_) => (DEGRADED, format!("answers, and does not list the model {wanted}")),
+                Err(reason) => (DEGRADED, format!("cannot list its models: {reason}")),
+            })
+        }
+        Form::Queue => {
+            let sql = "SELECT count(*), extract(epoch FROM now() - min(created_at))::bigint FROM {s}.model_call \
+                       WHERE model = 'queue' AND role = $1 AND status = 'pending' AND response IS NULL";
+            let args = [model.role.name().into()];
+            let (count, age): (i64, Option<i64>) =
+                collection.query_one(sql, &args, |row| Ok((row.need(1)?, row.get(2)?)))?;
+            Ok(match age {
+                None => (OK, "nothing waits".to_owned()),
+                Some(age) => (OK, format!("{count} calls wait, the oldest for {age} s")),
+            })
+        }
+    }
+}
+
+fn option_of(role: Role) -> &'static str {
+    match role {
+        Role::Embedder => "embedding_model",
+        Role::Reranker => "rerank_model",
+        _ => "chat_model",
+    }
+}
+
+fn index(collection: &Collection, table: &str) -> Result<(&'static str, String)> {
+    let sql = "SELECT i.indisvalid FROM pg_class c JOIN pg_index i ON i.indexrelid = c.oid WHERE c.relnamespace = $1 AND c.relname = $2";
+    let valid: Option<bool> = collection
+        .query(
+            sql,
+            &[collection.oid.into(), format!("{table}_embedding").into()],
+            |row| row.need(1),
+        )?
+        .pop();
+    if search::index_expression(collection).is_none() {
+        return Ok((
+            OK,
+            "none: vectors of over 4,000 dimensions are searched exactly".to_owned(),
+        ));
+    }
+    let sql = format!("SELECT count(*) FROM (SELECT FROM {{s}}.{table} WHERE embedding IS NOT NULL LIMIT $1) c");
+    let exact_below = collection.options.exact_below;
+    let many = collection.query_one(&sql, &[(exact_below + 1).into()], |row| row.need::<i64>(1))? > exact_below;
+    Ok(match valid {
+        Some(true) => (OK, "hnsw".to_owned()),
+        Some(false) => (DEGRADED, "not valid: REINDEX".to_owned()),
+        None if many => (
+            DEGRADED,
+            "missing: searches read all vectors; a build function makes it".to_owned(),
+        ),
+        None => (OK, "none yet: a build function makes it".to_owned()),
+    })
+}
+
+fn triggers(collection: &Collection) -> Result<(&'static str, String)> {
+    let sql = "SELECT count(*) FROM pg_trigger t JOIN pg_class c ON c.oid = t.tgrelid \
+               WHERE c.relnamespace = $1 AND NOT t.tgisinternal AND t.tgenabled <> 'D' AND t.tgname IN \
+                 ('zz_document_row', 'document_insert', 'document_update', 'document_delete', 'document_truncate', 'entity_row', \
+                  'relation_insert', 'relation_update', 'relation_delete', 'relation_truncate', 'relation_row')";
+    let count: i64 = collection.query_one(sql, &[collection.oid.into()], |row| row.need(1))?;
+    Ok(match count {
+        11 => (OK, "all there".to_owned()),
+        _ => (
+            FAILED,
+            format!("{count} of 11 there and enabled: changes of documents are not followed"),
+        ),
+    })
+}
+
+fn calls(collection: &Collection) -> Result<(&'static str, String)> {
+    let sql = "SELECT count(*) FILTER (WHERE status = 'pending'), count(*) FILTER (WHERE status = 'failed') FROM {s}.model_call";
+    let (pending, failed): (i64, i64) = collection.query_one(sql, &[], |row| Ok((row.need(1)?, row.need(2)?)))?;
+    Ok(match failed {
+        0 => (OK, format!("{pending} pending")),
+        _ => (
+            DEGRADED,
+            format!("{pending} pending, {failed} failed; their reasons stand in model_call"),
+        ),
+    })
+}

@@ -1,0 +1,217 @@
+//! One CALL of rag_refresh, from round to round.
+
+use std::collections::VecDeque;
+use std::time::{Duration, Instant};
+
+use pgrx::notice;
+
+use super::work::{STEPS, Work};
+use crate::collection::Collection;
+use crate::error::{Error, Result};
+use crate::ingest;
+use crate::model::Flight;
+
+/// How often a run says how far it is.
+const SAY: Duration = Duration::from_secs(10);
+
+pub struct Run {
+    pub collection: String,
+    steps: VecDeque<&'static str>,
+    limit: Option<i64>,
+    flight: Flight,
+    work: Option<Phase>,
+    /// Why the run ends, once what was answered before is committed.
+    stopped: Option<Error>,
+}
+
+/// A step at work, and how its calls go.
+struct Phase {
+    work: Work,
+    begun: bool,
+    flying: bool,
+    /// Answers since the last plan, and what that plan was waiting for.
+    landed: i64,
+    waiting: i64,
+    /// Of the whole phase.
+    answered: i64,
+    failed: i64,
+    started: Instant,
+    said: Instant,
+}
+
+impl Run {
+    /// A run of the steps asked for; without them, of those that cost nothing or were ordered before.
+    pub fn new(collection: &Collection, limit: Option<i64>, steps: Option<Vec<&'static str>>) -> Result<Run> {
+        let steps: VecDeque<&'static str> = match steps {
+            Some(steps) => STEPS.into_iter().filter(|step| steps.contains(step)).collect(),
+            None => STEPS
+                .into_iter()
+                .filter_map(|step| match is_ordered(collection, step) {
+                    Ok(true) => Some(Ok(step)),
+                    Ok(false) => None,
+                    Err(error) => Some(Err(error)),
+                })
+                .collect::<Result<_>>()?,
+        };
+        Ok(Run {
+            collection: collection.name.clone(),
+            steps,
+            limit,
+            flight: Flight::new(),
+            work: Some(Phase::new(Work::Cut(0))),
+            stopped: None,
+        })
+    }
+
+    /// A short piece of work; whether there is more.
+    pub fn round(&mut self) -> Result<bool> {
+        if let Some(error) = self.stopped.take() {
+            return Err(error);
+        }
+        let Some(phase) = &mut self.work else {
+            return self.next();
+        };
+        if phase.flying {
+            let collection = Collection::write(Some(&self.collection))?;
+            let round = self.flight.round(&collection, phase.work.step(), self.limit)?;
+            phase.landed += round.answered + round.failed;
+            phase.answered += round.answered;
+            phase.failed += round.failed;
+            phase.say();
+            phase.flying = !round.is_last;
+            self.stopped = round.stopped;
+            return Ok(true);
+        }
+        let collection = Collection::build_nodes(Some(&self.collection))?;
+        // What was waited for and did not come, will not come in this run.
+        let skip = phase.begun && phase.waiting > 0 && phase.landed == 0;
+        let (waiting, done) = phase.work.piece(&collection, !phase.begun, skip)?;
+        phase.begun = true;
+        phase.waiting = waiting;
+        phase.landed = 0;
+        phase.say();
+        let limited = waiting > 0 && self.limit.is_some_and(|limit| self.flight.calls >= limit);
+        if waiting > 0 && !skip && !limited {
+            phase.flying = true;
+            self.flight.rewind();
+            return Ok(true);
+        }
+        if limited {
+            self.steps.clear();
+        } else if !done {
+            return Ok(true);
+        }
+        phase.tell(&collection, waiting, limited);
+        self.work = None;
+        Ok(true)
+    }
+
+    /// Takes up the next step that has work.
+    fn next(&mut self) -> Result<bool> {
+        let collection = Collection::write(Some(&self.collection))?;
+        while let Some(step) = self.steps.pop_front() {
+            if let Some(work) = Work::of(step, &collection)? {
+                self.work = Some(Phase::new(work));
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+}
+
+impl Phase {
+    fn new(work: Work) -> Phase {
+        Phase {
+            work,
+            begun: false,
+            flying: false,
+            landed: 0,
+            waiting: 0,
+            answered: 0,
+            failed: 0,
+            started: Instant::now(),
+            said: Instant::now(),
+        }
+    }
+
+    /// How far the phase is, now and then.
+    fn say(&mut self) {
+        if self.said.elapsed() < SAY {
+            return;
+        }
+        self.said = Instant::now();
+        let step = self.work.step();
+        let (done, total, of) = match self.work.pace() {
+            Some(pace) => (
+                pace.done as i64 + self.landed.min(pace.total as i64 - pace.done as i64),
+                pace.total as i64,
+                pace.of,
+            ),
+            None => (self.landed, self.waiting, "calls"),
+        };
+        if total == 0 {
+            return;
+        }
+        let share = done as f64 / total as f64;
+        let left = match done {
+            0 => String::new(),
+            _ => format!(
+                ", about {} left",
+                span(self.started.elapsed().as_secs_f64() * (1.0 - share) / share)
+            ),
+        };
+        notice!("{step}: {done} of {total} {of} ({:.0} %){left}", share * 100.0);
+    }
+
+    /// What the phase has done, at its end.
+    fn tell(&self, collection: &Collection, waiting: i64, limited: bool) {
+        let step = self.work.step();
+        let calls = self.answered + self.failed;
+        let total = self.work.pace().map_or(1, |pace| pace.total);
+        if total > 0 {
+            let mut text = format!("{step}:");
+            text += &match self.work.pace() {
+                Some(pace) => format!(" {} {}", pace.total, pace.of),
+                None => " done".to_owned(),
+            };
+            if calls > 0 {
+                text += &format!(", {calls} calls");
+            }
+            let failed = self.failed.max(self.work.failed());
+            if failed > 0 {
+                text += &format!(", {failed} failed");
+            }
+            notice!("{text}, {}", span(self.started.elapsed().as_secs_f64()));
+        }
+        if waiting > 0 && limited {
+            notice!("{step}: max_calls is reached, {waiting} calls are pending; CALL rag_refresh again to go on");
+        } else if waiting > 0 {
+            ingest::tell_waiting(collection, waiting, &format!("{step} goes on"));
+        }
+    }
+}
+
+/// A time as a person says it.
+fn span(seconds: f64) -> String {
+    match seconds {
+        s if s < 100.0 => format!("{s:.0} s"),
+        s if s < 6000.0 => format!("{:.0} min", s / 60.0),
+        s => format!("{:.1} h", s / 3600.0),
+    }
+}
+
+/// Whether a refresh that is told no steps does this one: it costs nothing, or was done or planned before.
+fn is_ordered(collection: &Collection, step: &str) -> Result<bool> {
+    let options = &collection.options;
+    let model = match step {
+        "tree" | "reports" => &options.summarizer,
+        "extract" => &options.extractor,
+        _ => return Ok(true),
+    };
+    if !model.is_paid() {
+        return Ok(true);
+    }
+    let sql = "SELECT EXISTS (SELECT FROM {s}.setting WHERE key = 'step.' || $1) \
+               OR EXISTS (SELECT FROM {s}.model_call WHERE step = $1 AND status <> 'forgotten')";
+    collection.query_one(sql, &[step.into()], |row| row.need(1))
+}

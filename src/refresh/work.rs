@@ -1,0 +1,178 @@
+//! The steps of a refresh, one like the other: plan and write what can be written, say what is missing.
+
+use super::reembed::Reembed;
+use crate::collection::Collection;
+use crate::error::Result;
+use crate::graph::{self, Blocks, Reports};
+use crate::ingest::{self, Leaves};
+use crate::model::{Asking, Form, Ledger, Model};
+use crate::pg::spi;
+use crate::raptor::Shape;
+use crate::search;
+
+/// The steps that a caller can name, in their order.
+pub const STEPS: [&str; 5] = ["embed", "tree", "extract", "communities", "reports"];
+
+/// A step at work.
+pub enum Work {
+    /// Cuts documents that wait for it.
+    Cut(usize),
+    Embed(Leaves),
+    /// Goes over to another embedder.
+    Reembed(Reembed),
+    Tree,
+    Extract(Blocks),
+    Communities,
+    Reports(Reports),
+}
+
+/// How far a step is.
+pub struct Pace {
+    pub done: usize,
+    pub total: usize,
+    /// What is counted.
+    pub of: &'static str,
+}
+
+impl Work {
+    /// The step as the ledger knows it.
+    pub fn step(&self) -> &'static str {
+        match self {
+            Work::Cut(_) => "chunk",
+            Work::Embed(_) | Work::Reembed(_) => "embed",
+            Work::Tree => "tree",
+            Work::Extract(_) => "extract",
+            Work::Communities => "communities",
+            Work::Reports(_) => "reports",
+        }
+    }
+
+    /// The work of a step, or nothing if there is none.
+    pub fn of(step: &str, collection: &Collection) -> Result<Option<Work>> {
+        let work = match step {
+            "embed" => match &collection.options.next_embedder {
+                Some(next) => Some(Work::Reembed(Reembed::new(collection, next.clone())?)),
+                None => Some(Work::Embed(Leaves::pending(collection)?)),
+            },
+            "tree" => needs_tree(collection)?.then_some(Work::Tree),
+            "extract" => Some(Work::Extract(Blocks::pending(collection)?)),
+            "communities" => graph::needs_communities(collection)?.then_some(Work::Communities),
+            _ => Some(Work::Reports(Reports::pending(collection, None)?)),
+        };
+        Ok(work.filter(|work| work.pace().is_none_or(|pace| pace.total > 0) || leftovers(step, collection)))
+    }
+
+    pub fn pace(&self) -> Option<Pace> {
+        let pace = |done, total, of| Some(Pace { done, total, of });
+        match self {
+            Work::Cut(done) => pace(*done, *done, "documents"),
+            Work::Embed(leaves) => pace(leaves.done(), leaves.total(), "leaves"),
+            Work::Reembed(texts) => pace(texts.done(), texts.total(), "texts"),
+            Work::Extract(blocks) => pace(blocks.done(), blocks.total(), "blocks"),
+            Work::Reports(reports) => pace(reports.done(), reports.total(), "reports"),
+            Work::Tree | Work::Communities => None,
+        }
+    }
+
+    /// Does the next piece. `begin` is for the first one of a run, `skip` says not to wait for what is missing. Answers how many
+    /// answers are missing, and whether the step is done but for those.
+    pub fn piece(&mut self, collection: &Collection, begin: bool, skip: bool) -> Result<(i64, bool)> {
+        let step = self.step();
+        let mut ledger = match begin {
+            true => Ledger::begin(collection, step, Asking::Later)?,
+            false => Ledger::resume(collection, step, Asking::Later),
+        };
+        let (waiting, done) = match self {
+            Work::Cut(done) => {
+                let cut = ingest::take_up_some(collection)?;
+                *done += cut;
+                if cut == 0 {
+                    search::ensure_index(collection, "node")?;
+                    collection.analyze(&["node", "block"])?;
+                }
+                return Ok((0, cut == 0));
+            }
+            Work::Embed(leaves) => {
+                let skip = skip || is_queue(&collection.options.embedder);
+                (leaves.step(collection, &mut ledger, skip)?, leaves.is_done())
+            }
+            Work::Reembed(texts) => {
+                let waiting = texts.step(collection, &mut ledger, skip)?;
+                (waiting, texts.is_done())
+            }
+            Work::Tree => {
+                let built = Shape::of_last(collection)?.build(collection, ledger)?;
+                return Ok((built.waiting, true));
+            }
+            Work::Extract(blocks) => {
+                let skip = skip || is_queue(&collection.options.extractor);
+                let waiting = blocks.step(collection, &mut ledger, skip)?;
+                blocks.settle(collection)?;
+                (waiting, blocks.is_done())
+            }
+            Work::Communities => {
+                graph::find_again(collection)?;
+                return Ok((0, true));
+            }
+            Work::Reports(reports) => {
+                let skip = skip || is_queue(&collection.options.summarizer);
+                (reports.step(collection, &mut ledger, skip)?, reports.is_done())
+            }
+        };
+        if done && (waiting == 0 || skip) {
+            ledger.finish()?;
+        }
+        if done {
+            self.finish(collection)?;
+        }
+        Ok((waiting, done))
+    }
+
+    fn finish(&self, collection: &Collection) -> Result<()> {
+        match self {
+            Work::Embed(_) => {
+                search::ensure_index(collection, "node")?;
+                collection.note_step("embed", Some(&collection.options.embedder.text), serde_json::json!({}))
+            }
+            Work::Extract(_) => graph::finish_extraction(collection),
+            Work::Reports(reports) => reports.finish(collection),
+            _ => Ok(()),
+        }
+    }
+
+    /// Items whose calls have failed.
+    pub fn failed(&self) -> i64 {
+        match self {
+            Work::Extract(blocks) => blocks.failed,
+            Work::Reports(reports) => reports.failed(),
+            _ => 0,
+        }
+    }
+}
+
+fn is_queue(model: &Model) -> bool {
+    model.form == Form::Queue
+}
+
+/// Whether the ledger has something of a step to clear away.
+fn leftovers(step: &str, collection: &Collection) -> bool {
+    let sql = "SELECT EXISTS (SELECT FROM {s}.model_call WHERE step = $1 AND (stale OR status = 'pending'))";
+    collection
+        .query_one(sql, &[step.into()], |row| row.need(1))
+        .unwrap_or(true)
+}
+
+/// Whether a leaf, or a summary where one root is due, has no parent, or a summary is not the model's.
+pub fn needs_tree(collection: &Collection) -> Result<bool> {
+    let shape = Shape::of_last(collection)?;
+    let orphans = "SELECT n.partition, count(*) AS orphans, min(n.level) AS level, \
+                     (SELECT count(*) FROM {s}.node l WHERE l.level = 0 AND l.embedding IS NOT NULL AND l.partition = n.partition) AS leaves \
+                   FROM {s}.node n WHERE n.embedding IS NOT NULL AND NOT EXISTS (SELECT FROM {s}.node_child c WHERE c.child_id = n.id) \
+                   GROUP BY 1";
+    let sql = format!(
+        "SELECT EXISTS (SELECT FROM {{s}}.node WHERE level > 0 AND stale) \
+         OR EXISTS (SELECT FROM ({orphans}) o WHERE leaves > 1 AND (level = 0 OR orphans > 1 AND $1::int IS NULL))"
+    );
+    let args: [spi::Arg; 1] = [shape.max_levels.into()];
+    collection.query_one(&sql, &args, |row| row.need(1))
+}
