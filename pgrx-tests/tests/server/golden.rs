@@ -246,8 +246,9 @@ fn every_function_is_documented_with_its_true_signature() {
     let rows = database
         .client()
         .query(
-            "SELECT p.proname || '(' || regexp_replace(pg_get_function_arguments(p.oid), '::[a-z ]+(\\[\\])?', '', 'g') || ') → ' \
-                    || pg_get_function_result(p.oid) \
+            "SELECT concat(CASE p.prokind WHEN 'p' THEN 'CALL ' END, p.proname, '(', \
+                      regexp_replace(pg_get_function_arguments(p.oid), '::[a-z ]+(\\[\\])?|\\mIN ', '', 'g'), ')', \
+                      ' → ' || pg_get_function_result(p.oid)) \
              FROM pg_proc p JOIN pg_depend d ON d.classid = 'pg_proc'::regclass AND d.objid = p.oid AND d.deptype = 'e' \
              JOIN pg_extension e ON e.oid = d.refobjid WHERE e.extname = 'pg_graphrag' AND p.proname !~ '^_' ORDER BY 1",
             &[],
