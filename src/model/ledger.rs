@@ -11,7 +11,7 @@ use serde_json::Value;
 use sha2::{Digest, Sha256};
 
 use super::flight::Flight;
-use super::{Form, Model, Role, flight};
+use super::{Form, Model, Role, landed};
 use crate::collection::Collection;
 use crate::error::{Error, Result, notice};
 use crate::pg::vector::Vector;
@@ -100,7 +100,8 @@ impl<'a> Ledger<'a> {
     /// The ledger for a step that plans anew: what failed may be tried once more, and what it does not want again goes with
     /// [`Ledger::finish`].
     pub fn begin(collection: &'a Collection, step: &'static str, asking: Asking) -> Result<Ledger<'a>> {
-        let sql = "UPDATE {s}.model_call SET status = 'pending', error = NULL, response = NULL, repairs = '{}', finished_at = NULL \
+        // A program that marks a call of the queue as failed does not count its attempts.
+        let sql = "UPDATE {s}.model_call SET status = 'pending', attempts = attempts + CASE WHEN finished_at IS NULL THEN 1 ELSE 0 END, error = NULL, response = NULL, repairs = '{}', finished_at = NULL \
                    WHERE step = $1 AND status = 'failed' AND attempts < $2";
         collection.execute(sql, &[step.into(), collection.options.max_attempts.into()])?;
         let sql = "UPDATE {s}.model_call SET stale = true WHERE step = $1 AND status = 'pending' AND NOT stale";
@@ -122,7 +123,7 @@ impl<'a> Ledger<'a> {
             return Ok(Vec::new());
         }
         if model.form == Form::Queue {
-            flight::pick_up(self.collection, self.step)?;
+            landed::pick_up(self.collection, self.step)?;
         }
         let prefix = prefix(model.role, &model.identity(self.collection.owner)?);
         let keys: Vec<Vec<u8>> = items.iter().map(|item| key(&prefix, &item.hash)).collect();

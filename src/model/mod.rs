@@ -9,6 +9,7 @@ mod estimate;
 mod flight;
 mod function;
 mod health;
+mod landed;
 pub mod ledger;
 pub mod prompts;
 mod server;

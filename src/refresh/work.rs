@@ -170,9 +170,10 @@ pub fn needs_tree(collection: &Collection) -> Result<bool> {
                    FROM {s}.node n WHERE n.embedding IS NOT NULL AND NOT EXISTS (SELECT FROM {s}.node_child c WHERE c.child_id = n.id) \
                    GROUP BY 1";
     let sql = format!(
-        "SELECT EXISTS (SELECT FROM {{s}}.node WHERE level > 0 AND stale) \
+        "SELECT EXISTS (SELECT FROM {{s}}.node WHERE level > 0 AND stale) AND EXISTS \
+           (SELECT FROM {{s}}.model_call WHERE step = 'tree' AND (status = 'pending' OR status = 'failed' AND attempts < $2)) \
          OR EXISTS (SELECT FROM ({orphans}) o WHERE leaves > 1 AND (level = 0 OR orphans > 1 AND $1::int IS NULL))"
     );
-    let args: [spi::Arg; 1] = [shape.max_levels.into()];
+    let args: [spi::Arg; 2] = [shape.max_levels.into(), collection.options.max_attempts.into()];
     collection.query_one(&sql, &args, |row| row.need(1))
 }

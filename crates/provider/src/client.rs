@@ -255,7 +255,7 @@ impl Service {
             let result = tokio::time::timeout(timeout, sending).await;
             let (kind, wait) = match result.unwrap_or_else(|_| Err(FailureKind::TimedOut(timeout).into())) {
                 Ok(answer) => {
-                    self.limits.succeeded();
+                    self.limits.let_through();
                     attempts += 1;
                     return Ok(Outcome::Answered(crate::Answer { attempts, ..answer }));
                 }
@@ -267,10 +267,14 @@ impl Service {
                 Err(Trouble::Failed { kind, wait }) => (kind, wait),
             };
             attempts += 1;
+            if !kind.may_pass() {
+                self.limits.let_through();
+                return Ok(Outcome::Failed(Failure { kind, attempts }));
+            }
             if let Some(wait) = wait {
                 self.limits.pause(wait)?;
             }
-            if !kind.may_pass() || attempts > self.settings.retries {
+            if attempts > self.settings.retries {
                 return Ok(Outcome::Failed(Failure { kind, attempts }));
             }
             if wait.is_none() {
