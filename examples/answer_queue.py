@@ -49,7 +49,7 @@ def literal(value):
 def ask(call):
     """The answer to a row, or why there is none; nothing if the service cannot be reached."""
     kind, path = ("EMBEDDING_MODEL", "/embeddings") if call["role"] == "embedder" else ("CHAT_MODEL", "/chat/completions")
-    body = json.dumps({"model": os.environ[kind], **call["request"]}).encode()
+    body = json.dumps({"model": os.environ.get(kind), **call["request"]}).encode()
     headers = {"Content-Type": "application/json"}
     if "API_KEY" in os.environ:
         headers["Authorization"] = "Bearer " + os.environ["API_KEY"]
@@ -66,7 +66,9 @@ def ask(call):
 
 
 def main():
-    collection, *database = sys.argv[1:] or sys.exit(__doc__)
+    if len(sys.argv) < 2 or not {"BASE_URL", "CHAT_MODEL"} <= os.environ.keys():
+        sys.exit(__doc__)
+    collection, *database = sys.argv[1:]
     command = ["psql", "-X", "-q", "-A", "-t", "-v", "ON_ERROR_STOP=1", "-v", f"collection={collection}", "-v", f"batch={BATCH}"]
     environment = {**os.environ, "PGCLIENTENCODING": "UTF8", "PGOPTIONS": "-c standard_conforming_strings=on"}
     psql = subprocess.Popen(command + database, stdin=subprocess.PIPE, stdout=subprocess.PIPE, encoding="utf-8", env=environment)

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Lets a provider's batch service answer the queue of a collection, for about half the price of single requests.
+"""Lets a provider's batch service answer the queue of a collection, which often costs half of what single requests cost.
 
     python3 batch_file.py write kb chat gpt-4o-mini requests.jsonl "dbname=test"
     python3 batch_file.py write kb embeddings text-embedding-3-small requests.jsonl "dbname=test"
     python3 batch_file.py read kb output.jsonl "dbname=test"
 
-Needs Python and psql. `write` makes the input file of the Batch API of OpenAI from the pending rows of model_call: one request
+Needs Python 3.10 and psql. `write` makes the input file of the Batch API of OpenAI from the pending rows of model_call: one request
 a line, whose custom_id is the key of its row. `read` takes the output file and the error file, in any order, and again if need
 be. CALL rag_refresh before plans the rows, CALL rag_refresh afterwards takes up the answers.
 """
@@ -68,7 +68,7 @@ def main():
                     answers = [row for row in map(answer, part) if row]
                     written += int(psql(READ.format(literal(answers)), {"collection": collection}, database))
                     lines += len(part)
-            print(f"{written} of {lines} answers taken; the others were there already, or are not asked for any more")
+            print(f"{written} of {lines} answers taken; the others have expired, were there already, or are not asked for any more")
         case _:
             sys.exit(__doc__)
 
