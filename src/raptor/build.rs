@@ -139,6 +139,8 @@ impl Shape {
             collection.analyze(&["node", "node_child", "node_source"])?;
             let shape = json!({"max_levels": self.max_levels, "cluster_size": self.cluster_size});
             collection.note_step("tree", Some(&collection.options.summarizer.text), shape)?;
+        } else {
+            ledger.drop_unwanted()?;
         }
         Ok(Built { waiting, calls })
     }

@@ -101,7 +101,7 @@ impl Run {
         } else if !done {
             return Ok(true);
         }
-        phase.tell(&collection, waiting, limited);
+        phase.tell(&collection, limited)?;
         self.work = None;
         Ok(true)
     }
@@ -164,7 +164,7 @@ impl Phase {
     }
 
     /// What the phase has done, at its end.
-    fn tell(&self, collection: &Collection, waiting: i64, limited: bool) {
+    fn tell(&self, collection: &Collection, limited: bool) -> Result<()> {
         let step = self.work.step();
         let calls = self.answered + self.failed;
         let total = self.work.pace().map_or(1, |pace| pace.total);
@@ -183,11 +183,14 @@ impl Phase {
             }
             notice!("{text}, {}", span(self.started.elapsed().as_secs_f64()));
         }
+        let sql = "SELECT count(*) FROM {s}.model_call WHERE step = $1 AND status = 'pending' AND NOT stale";
+        let waiting: i64 = collection.query_one(sql, &[step.into()], |row| row.need(1))?;
         if waiting > 0 && limited {
             notice!("{step}: max_calls is reached, {waiting} calls are pending; CALL rag_refresh again to go on");
         } else if waiting > 0 {
             ingest::tell_waiting(collection, waiting, &format!("{step} goes on"));
         }
+        Ok(())
     }
 }
 

@@ -87,12 +87,17 @@ impl Work {
                 let cut = ingest::take_up_some(collection)?;
                 *done += cut;
                 if cut == 0 {
-                    search::ensure_index(collection, "node")?;
+                    if collection.options.embedder.is_built_in() {
+                        search::ensure_index(collection, "node")?;
+                    }
                     collection.analyze(&["node", "block"])?;
                 }
                 return Ok((0, cut == 0));
             }
             Work::Embed(leaves) => {
+                if begin && ingest::will_drop_index(collection)? {
+                    search::drop_index(collection, "node")?;
+                }
                 let skip = skip || is_queue(&collection.options.embedder);
                 (leaves.step(collection, &mut ledger, skip)?, leaves.is_done())
             }
@@ -119,10 +124,8 @@ impl Work {
                 (reports.step(collection, &mut ledger, skip)?, reports.is_done())
             }
         };
-        if done && (waiting == 0 || skip) {
-            ledger.finish()?;
-        }
         if done {
+            ledger.finish()?;
             self.finish(collection)?;
         }
         Ok((waiting, done))
