@@ -33,7 +33,11 @@ pub fn hold(class: i32, key: i32, on_abort: fn()) {
     ON_ABORT.set(Some(on_abort));
     release();
     // SAFETY: the tag lives through the call; the wait ends with an ERROR if the statement is cancelled.
-    unsafe { pg_sys::LockAcquire(&tag, pg_sys::ExclusiveLock as i32, true, false) };
+    let acquire = |dont_wait| unsafe { pg_sys::LockAcquire(&tag, pg_sys::ExclusiveLock as i32, true, dont_wait) };
+    if acquire(true) == pg_sys::LockAcquireResult::LOCKACQUIRE_NOT_AVAIL {
+        super::lock::tell_waiting();
+        acquire(false);
+    }
     HELD.set(Some(tag));
 }
 
