@@ -62,6 +62,6 @@ unsafe extern "C-unwind" fn at_end(event: pg_sys::XactEvent::Type, _nothing: *mu
 
 /// Whether the caller is a procedure that may commit.
 pub fn may_commit() -> bool {
-    // SAFETY: a plain look at the stack of SPI.
-    unsafe { pg_sys::SPI_inside_nonatomic_context() }
+    // SAFETY: plain looks at the stacks of SPI and of subtransactions, in one of which (a block with EXCEPTION) nothing commits.
+    unsafe { pg_sys::SPI_inside_nonatomic_context() && pg_sys::GetCurrentTransactionNestLevel() == 1 }
 }
