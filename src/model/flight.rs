@@ -28,9 +28,6 @@ const READ: i64 = 256;
 const FUNCTION_TEXTS: usize = 64;
 const FUNCTION_ITEMS: usize = 8;
 
-/// Calls that may all be bad by themselves.
-const FEW: usize = 4;
-
 /// Calls in the air.
 pub struct Flight {
     lanes: BTreeMap<String, Lane>,
@@ -259,8 +256,7 @@ impl Flight {
         let Stop::Unreachable { reason } = stop else {
             return Err(down);
         };
-        let few = self.ready.is_empty() && self.sent.len() <= FEW;
-        if !few || !is_up(&lane.server)? {
+        if !self.ready.is_empty() || !is_up(&lane.server)? {
             return Err(down);
         }
         for (_, (_, calls)) in self.sent.extract_if(|_, (of, _)| of == model) {

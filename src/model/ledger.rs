@@ -111,10 +111,16 @@ impl<'a> Ledger<'a> {
 
     /// Drops what was planned and is not wanted any more, and forgets what was answered from a text that has changed.
     pub fn finish(&self) -> Result<()> {
-        let sql = "DELETE FROM {s}.model_call WHERE step = $1 AND stale AND status = 'pending'";
-        self.collection.execute(sql, &[self.step.into()])?;
+        self.drop_unwanted()?;
         let keys = "SELECT key FROM {s}.model_call WHERE step = $1 AND stale";
         forget(self.collection, keys, &[self.step.into()])
+    }
+
+    /// Drops what an earlier run has planned and this one has not, so that nobody answers it.
+    pub fn drop_unwanted(&self) -> Result<()> {
+        let sql = "DELETE FROM {s}.model_call WHERE step = $1 AND stale AND status = 'pending'";
+        self.collection.execute(sql, &[self.step.into()])?;
+        Ok(())
     }
 
     /// The answers to `items`, in their order; nothing for those that are not answered yet, which are pending now.
@@ -286,6 +292,10 @@ pub fn forget_documents(collection: &Collection, ids: &[i64]) -> Result<()> {
 /// Marks what models have answered from documents that have changed: the next run of the step keeps what it can use and
 /// forgets the rest.
 pub fn suspect_documents(collection: &Collection, ids: &[i64]) -> Result<()> {
+    // Nobody asks a question again for the step's sake.
+    let keys = "SELECT DISTINCT s.key FROM {s}.model_call_source s JOIN {s}.model_call m ON m.key = s.key \
+                WHERE s.document_id = ANY ($1) AND m.step = 'ask'";
+    forget(collection, keys, &[ids.to_vec().into()])?;
     let sql = "UPDATE {s}.model_call SET stale = true WHERE NOT stale AND key IN \
                  (SELECT key FROM {s}.model_call_source WHERE document_id = ANY ($1))";
     collection.execute(sql, &[ids.to_vec().into()])?;
