@@ -14,6 +14,7 @@ mod graph_local;
 mod input;
 mod large;
 mod lifecycle;
+mod models_estimate;
 mod models_functions;
 mod models_servers;
 mod operations;
