@@ -239,8 +239,8 @@ fn every_argument_says_what_it_takes() {
         SELECT graph_add('kb', 's', 'p', 'o', document_id => 1, quote => 'nowhere')
             --> 22023 the quote does not stand in document 1
         SELECT graph_add('kb', 's', 'p', 'o', properties => '[]') --> 22023 properties must be a JSON object
-        CALL rag_refresh('kb', max_calls => 0) --> 22023 max_calls must be between 1 and 9223372036854775807
-        CALL rag_refresh('kb', max_calls => -1) --> 22023 max_calls must be between 1 and 9223372036854775807
+        CALL rag_refresh('kb', max_calls => 0) --> 22023 max_calls must be at least 1
+        CALL rag_refresh('kb', max_calls => -1) --> 22023 max_calls must be at least 1
         CALL rag_refresh('kb', steps => '{embed,describe}') --> 22023 unknown step "describe"
         CALL rag_refresh('kb', steps => '{Tree}') --> 22023 unknown step "Tree"
         CALL rag_refresh('kb', steps => '{tree,NULL}') --> 22004 a step must not be null

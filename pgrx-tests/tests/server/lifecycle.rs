@@ -221,7 +221,6 @@ fn fixed_and_unknown_settings_are_refused() {
         SELECT rag_alter('kb', '{"report_tokens": 199}')
             --> 22023 setting "report_tokens" must be a whole number between 200 and 1000000
         SELECT rag_alter('kb', '{"answer_prompt": " "}') --> 22023 setting "answer_prompt" must be a text
-        SELECT rag_alter('kb', '{"extract_prompt": null}') --> 22023 setting "extract_prompt" must be a text
         SELECT rag_alter('kb', '{"next_embedder": "builtin:hash"}') --> 22023 unknown setting "next_embedder"
         SELECT rag_alter('kb', '7') --> 22023 settings must be a JSON object
         SELECT rag_alter('kb', '{"leaf_tokens": 100, "leaf_overlap": 90}')
@@ -245,7 +244,9 @@ fn fixed_and_unknown_settings_are_refused() {
         "SELECT string_agg(value::text, ' ' ORDER BY key) FROM kb.setting WHERE key IN ('cluster_size', 'dimensions')",
     );
     assert_eq!(kept, "3 8");
-    // What may be NULL is taken away again.
+    // NULL takes the default again.
+    run(&mut client, "SELECT rag_alter('kb', '{\"leaf_tokens\": null, \"answer_prompt\": null}')");
+    // Models that need not be are taken away by it.
     let roles = "SELECT count(*) FROM rag_health('kb') WHERE part IN ('answerer', 'reranker')";
     let set = |role: &str| format!("SELECT rag_alter('kb', '{{\"answerer\": {role}, \"reranker\": {role}}}')");
     run(&mut client, &set("\"function:own.model\""));
