@@ -45,8 +45,8 @@ fn right(function: &str, argument: &str, kind: &str) -> &'static str {
         (_, "steps", _) => "'{embed,tree}'",
         (
             _,
-            "query" | "question" | "input" | "body" | "title" | "source_key" | "entity" | "subject" | "predicate" | "object"
-            | "description",
+            "query" | "question" | "input" | "body" | "title" | "source_key" | "entity" | "subject" | "predicate"
+            | "object" | "description",
             _,
         ) => "'word'",
         _ => panic!("the test does not know {argument} of {function}"),

@@ -245,7 +245,10 @@ fn fixed_and_unknown_settings_are_refused() {
     );
     assert_eq!(kept, "3 8");
     // NULL takes the default again.
-    run(&mut client, "SELECT rag_alter('kb', '{\"leaf_tokens\": null, \"answer_prompt\": null}')");
+    run(
+        &mut client,
+        "SELECT rag_alter('kb', '{\"leaf_tokens\": null, \"answer_prompt\": null}')",
+    );
     // Models that need not be are taken away by it.
     let roles = "SELECT count(*) FROM rag_health('kb') WHERE part IN ('answerer', 'reranker')";
     let set = |role: &str| format!("SELECT rag_alter('kb', '{{\"answerer\": {role}, \"reranker\": {role}}}')");
