@@ -14,6 +14,8 @@ mod graph_local;
 mod input;
 mod large;
 mod lifecycle;
+mod models_cancel;
+mod models_crash;
 mod models_functions;
 mod models_refresh;
 mod models_servers;
