@@ -18,6 +18,7 @@ mod models_cancel;
 mod models_crash;
 mod models_functions;
 mod models_refresh;
+mod models_secrets;
 mod models_servers;
 mod models_support;
 mod operations;

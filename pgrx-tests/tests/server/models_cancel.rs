@@ -8,7 +8,7 @@ use graphrag_mock::{Fault, Faults, Mock};
 use pg_graphrag_tests::{Cluster, Database};
 use postgres::Client;
 
-use crate::models_support::{Running, collection, create_server, documents, mock, threads, until};
+use crate::models_support::{Running, collection, documents, mock, threads, until};
 use crate::support::{add, one, run};
 
 /// Far below the timeout of the calls, which is two minutes.
@@ -166,17 +166,20 @@ fn models_calls_that_hang_end_with_their_statement() {
                 let took = start.elapsed();
                 longest = longest.max(took);
                 assert!(took < AT_ONCE, "{case}: {took:?}");
-                let code = result.expect_err(&case).code().map(|code| code.code().to_owned());
+                let error = result.expect_err(&case);
                 session = match end {
                     "terminate" => {
-                        assert_eq!(code.as_deref(), Some("57P01"), "{case}");
+                        assert!(is_shut_down(&error), "{case}: {error:?}");
                         until("the backend is gone", || threads(pid) == 0);
                         database.client()
                     }
                     _ => {
-                        assert_eq!(code.as_deref(), Some("57014"), "{case}");
+                        let mut session = after;
+                        assert_eq!(error.code().map(|code| code.code()), Some("57014"), "{case}");
+                        // Its next statement comes after the end of the cancelled transaction.
+                        run(&mut session, "SELECT 1");
                         assert_eq!(threads(pid), 1, "{case}");
-                        after
+                        session
                     }
                 };
                 assert_eq!(locks(&mut client), 0, "{case}");
@@ -195,6 +198,11 @@ fn models_calls_that_hang_end_with_their_statement() {
     let left = "SELECT count(*) FROM kb.model_call WHERE status <> 'done'";
     assert_eq!(one::<i64>(&mut client, left), 0);
     println!("at most {longest:?} after the signal");
+}
+
+/// The client may see that the connection is closed before it has read why.
+fn is_shut_down(error: &postgres::Error) -> bool {
+    error.is_closed() || error.code().is_some_and(|code| code.code() == "57P01")
 }
 
 fn until_it_hangs_or_ends(mock: &Mock, phase: Phase, running: &Running, end: &str) {
@@ -222,7 +230,7 @@ fn models_calls_that_hang_do_not_hold_up_a_shutdown() {
             longest = longest.max(took);
             assert!(took < AT_ONCE * 2, "{phase:?}, {statement}: {took:?}");
             let error = running.end().0.unwrap_err();
-            assert_eq!(error.code().map(|code| code.code()), Some("57P01"), "{error:?}");
+            assert!(is_shut_down(&error), "{phase:?}, {statement}: {error:?}");
             cluster.up();
             client = cluster.client();
         }
@@ -235,5 +243,4 @@ fn models_calls_that_hang_do_not_hold_up_a_shutdown() {
     let done = "SELECT string_agg(step || ' ' || status, ',' ORDER BY step) FROM kb.model_call";
     let expected = "embed done,embed done,embed done,embed done,extract done,extract done,extract done,extract done";
     assert_eq!(one::<String>(&mut client, done), expected);
-    run(&mut client, &create_server("other", &mock.base_url(), ""));
 }
