@@ -21,3 +21,8 @@ impl Progress {
         }
     }
 }
+
+/// A number and what is counted: `1 block`, `2 blocks`.
+pub fn count(number: i64, one: &str, many: &str) -> String {
+    format!("{number} {}", if number == 1 { one } else { many })
+}

@@ -12,6 +12,7 @@ use crate::model::Model;
 use crate::pg::frame::{AsUser, Frame};
 use crate::pg::subtransaction::attempt;
 use crate::pg::{json::Json, spi};
+use crate::progress::count;
 
 /// SQL: `rag_alter(collection, settings)`.
 #[pg_extern(sql = false)]
@@ -51,7 +52,8 @@ fn alter(name: Option<&str>, settings: Option<Json>) -> Result<()> {
     if cuts_differ(&collection.options, &options) {
         let queued = ingest::queue_all(&collection)?;
         if queued > 0 {
-            notice!("{queued} documents will be cut anew by the next build function");
+            let documents = count(queued as i64, "document", "documents");
+            notice!("{documents} will be cut anew by the next build function");
         }
     }
     Ok(())

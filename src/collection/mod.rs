@@ -18,7 +18,7 @@ use crate::pg::{lock, spi};
 use crate::search::has_index;
 
 /// Version of the tables of a collection; one with another version has to be migrated first.
-pub const LAYOUT: i64 = 1;
+pub const LAYOUT: i64 = 2;
 
 /// The tables of a collection, as sql/collection.sql makes them.
 pub const TABLES: [&str; 20] = [
@@ -85,9 +85,7 @@ impl Collection {
 
     /// Opens a collection for a function that derives rows from documents: like [`Collection::write`], one at a time.
     pub fn build(name: Option<&str>) -> Result<Collection> {
-        let mut collection = Self::write(name)?;
-        collection.lock_models()?;
-        collection.building()
+        Self::write(name)?.building()
     }
 
     /// Like [`Collection::build`], for a function that may make or drop the index of `node`.
@@ -95,23 +93,24 @@ impl Collection {
     /// The table is locked first: a transaction that has inserted and goes on to delete would else hold what this one waits
     /// for, and wait for what this one holds.
     pub fn build_nodes(name: Option<&str>) -> Result<Collection> {
-        let mut collection = Self::write(name)?;
-        collection.lock_models()?;
+        let collection = Self::write(name)?;
         if !has_index(&collection, "node")? || will_drop_index(&collection)? {
             collection.execute("LOCK TABLE {s}.node IN SHARE ROW EXCLUSIVE MODE", &[])?;
         }
         collection.building()
     }
 
-    /// Before all other locks, as the refresh takes them.
-    fn lock_models(&mut self) -> Result<()> {
-        if self.options.models().all(|model| model.is_built_in()) {
-            return Ok(());
+    /// Like [`Collection::build_nodes`], for a function that asks models, which waits for a refresh that does the same.
+    ///
+    /// That lock comes before all others, as in a refresh.
+    pub fn build_with_models(name: Option<&str>) -> Result<Collection> {
+        let collection = Self::write(name)?;
+        if collection.options.models().any(|model| !model.is_built_in()) {
+            lock::ask(collection.oid)?;
         }
-        lock::ask(self.oid)?;
-        // Another refresh may just have gone over to another embedder.
-        self.options = Options::load(&self.name, &self.schema)?;
-        Ok(())
+        drop(collection);
+        // Opened anew: a refresh may just have gone over to another embedder.
+        Self::build_nodes(name)
     }
 
     /// 55000 where nothing may be derived from documents.

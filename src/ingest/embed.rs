@@ -1,11 +1,13 @@
 //! Vectors of leaves, by an embedder that is not built in.
 
+use super::will_drop_index;
 use crate::collection::Collection;
 use crate::error::{Result, notice};
 use crate::model::embed::{self, Text};
 use crate::model::{Answer, Asking, Ledger};
 use crate::pg::tick;
 use crate::pg::vector::Vectors;
+use crate::search;
 
 /// Leaves that are embedded at once.
 const BATCH: usize = 1_000;
@@ -85,6 +87,9 @@ pub fn embed_all_leaves(collection: &Collection) -> Result<i64> {
     let model = &collection.options.embedder;
     if model.is_built_in() {
         return Ok(0);
+    }
+    if will_drop_index(collection)? {
+        search::drop_index(collection, "node")?;
     }
     let mut leaves = Leaves::pending(collection)?;
     let mut ledger = Ledger::begin(collection, "embed", Asking::Now)?;

@@ -18,12 +18,18 @@ pub fn queue_all(collection: &Collection) -> Result<usize> {
     collection.execute(sql, &[])
 }
 
-/// Whether so many documents wait that [`take_up`] drops the index of `node`: their leaves go in before it is built anew,
-/// which is several times faster.
+/// Whether so many documents wait to be cut, or leaves to be embedded, that the index of `node` is dropped: the vectors go in
+/// before it is built anew, which is several times faster.
 pub fn will_drop_index(collection: &Collection) -> Result<bool> {
-    let sql = "SELECT (SELECT count(DISTINCT key) FROM {s}.change WHERE \"table\" = 'document'), (SELECT count(*) FROM {s}.document)";
-    let (pending, total): (i64, i64) = collection.query_one(sql, &[], |row| Ok((row.need(1)?, row.need(2)?)))?;
-    Ok(pending > 0 && pending > (total - pending) / 3)
+    let sql = "SELECT count(DISTINCT key) FILTER (WHERE \"table\" = 'document'), count(*) FILTER (WHERE \"table\" = 'node'), \
+                      (SELECT count(*) FROM {s}.document), (SELECT count(*) FROM {s}.node) \
+               FROM {s}.change WHERE \"table\" IN ('document', 'node')";
+    let (documents, leaves, all_documents, all_nodes): (i64, i64, i64, i64) =
+        collection.query_one(sql, &[], |row| {
+            Ok((row.need(1)?, row.need(2)?, row.need(3)?, row.need(4)?))
+        })?;
+    let over_a_third = |pending: i64, total: i64| pending > 0 && pending > (total - pending) / 3;
+    Ok(over_a_third(documents, all_documents) || over_a_third(leaves, all_nodes))
 }
 
 /// Cuts documents that may have been cut before.

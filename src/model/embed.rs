@@ -4,7 +4,7 @@ use std::cell::RefCell;
 use std::collections::{HashMap, VecDeque};
 use std::time::Duration;
 
-use graphrag_provider::{Client, Outcome, Reply, Request};
+use graphrag_provider::{Client, Outcome, Reply, Request, Stop};
 use graphrag_text::hash;
 use pgrx::{PgSqlErrorCode, pg_sys};
 
@@ -180,18 +180,36 @@ fn ask(collection: &Collection, model: &Model, text: &str) -> Result<Option<Vec<
 
 /// Asks a server one thing and waits for the reply; the inner error is the reason why there is none.
 pub fn one_reply(server: &Server, request: Request) -> Result<std::result::Result<Reply, String>> {
-    let mut client = threads::without_signals(|| Client::start(server.settings.clone()))
-        .map_err(|stop| stopped(&server.name, &stop))?;
+    match outcome(server, request)? {
+        Ok(Outcome::Answered(answer)) => Ok(Ok(answer.reply)),
+        Ok(Outcome::Failed(failure)) => Ok(Err(failure.to_string())),
+        Err(stop) => Err(stopped(&server.name, &stop)),
+    }
+}
+
+/// Whether a server answers at all, be it that it has no list of its models.
+pub fn is_up(server: &Server) -> Result<bool> {
+    let up = |outcome| {
+        !matches!(
+            outcome,
+            Err(Stop::Unreachable { .. } | Stop::Helper(_) | Stop::Settings(_))
+        )
+    };
+    Ok(up(outcome(server, Request::Models)?))
+}
+
+fn outcome(server: &Server, request: Request) -> Result<std::result::Result<Outcome, Stop>> {
+    let mut client = match threads::without_signals(|| Client::start(server.settings.clone())) {
+        Ok(client) => client,
+        Err(stop) => return Ok(Err(stop)),
+    };
     client.submit(0, request);
     loop {
         tick();
-        match client
-            .receive(Duration::from_millis(20))
-            .map_err(|stop| stopped(&server.name, &stop))?
-        {
-            None => continue,
-            Some((_, Outcome::Answered(answer))) => return Ok(Ok(answer.reply)),
-            Some((_, Outcome::Failed(failure))) => return Ok(Err(failure.to_string())),
+        match client.receive(Duration::from_millis(20)) {
+            Ok(None) => continue,
+            Ok(Some((_, outcome))) => return Ok(Ok(outcome)),
+            Err(stop) => return Ok(Err(stop)),
         }
     }
 }

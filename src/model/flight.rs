@@ -7,10 +7,12 @@ use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::time::{Duration, Instant};
 
 use graphrag_provider::{Chat, Client, Outcome, Reply, Request, Schema, Stop};
-use graphrag_text::{answer, tokens};
+use graphrag_text::tokens;
 use pgrx::PgSqlErrorCode;
 use serde_json::Value;
 
+use super::embed::is_up;
+use super::landed::{Content, Landed, read_text, scores_as_text, share, write};
 use super::{Form, Function, Model, Role, Server};
 use crate::collection::{Collection, quoted};
 use crate::error::{Error, Result};
@@ -47,12 +49,12 @@ struct Lane {
 }
 
 /// One pending row.
-struct Call {
-    key: Vec<u8>,
-    step: String,
-    role: Role,
-    model: String,
-    request: Value,
+pub struct Call {
+    pub key: Vec<u8>,
+    pub step: String,
+    pub role: Role,
+    pub model: String,
+    pub request: Value,
 }
 
 /// What a round has done.
@@ -63,21 +65,6 @@ pub struct Round {
     pub is_last: bool,
     /// Why no more can be asked; what had landed before is written.
     pub stopped: Option<Error>,
-}
-
-/// An answer to be written.
-struct Landed {
-    call: Call,
-    result: std::result::Result<Content, String>,
-    attempts: i32,
-    prompt_tokens: Option<i64>,
-    completion_tokens: Option<i64>,
-    prices: [Option<String>; 2],
-}
-
-enum Content {
-    Text { text: String, repairs: Vec<&'static str> },
-    Vector(Option<Vec<f32>>),
 }
 
 impl Flight {
@@ -108,7 +95,7 @@ impl Flight {
             if !dry {
                 dry = self.send(collection, step, limit)?;
             }
-            if self.sent.is_empty() && (dry || !self.landed.is_empty()) {
+            if self.sent.is_empty() && dry {
                 break;
             }
             if let Err(error) = self.receive(collection) {
@@ -244,18 +231,42 @@ impl Flight {
         let mut wait = NAP / self.lanes.len().max(1) as u32;
         let models: Vec<String> = self.lanes.keys().cloned().collect();
         for model in models {
-            loop {
-                let Some(lane) = self.lanes.get_mut(&model) else { break };
-                let received = lane
-                    .client
-                    .receive(wait)
-                    .map_err(|stop| stopped(&lane.server.name, &stop))?;
+            while let Some(lane) = self.lanes.get_mut(&model) {
+                let received = match lane.client.receive(wait) {
+                    Ok(received) => received,
+                    Err(stop) => return self.blame(&model, &stop),
+                };
                 let Some((id, outcome)) = received else { break };
                 wait = Duration::ZERO;
                 if let Some((_, calls)) = self.sent.remove(&id) {
                     self.land(collection, &model, calls, outcome)?;
                 }
             }
+        }
+        Ok(())
+    }
+
+    /// Decides whether a provider that stops is down, or whether the last few calls are to blame: they are if nothing else
+    /// is left to ask and the provider answers something that costs nothing.
+    fn blame(&mut self, model: &str, stop: &Stop) -> Result<()> {
+        let Some(lane) = self.lanes.remove(model) else {
+            return Ok(());
+        };
+        let down = stopped(&lane.server.name, stop);
+        let Stop::Unreachable { reason } = stop else {
+            return Err(down);
+        };
+        if !self.ready.is_empty() || !is_up(&lane.server)? {
+            return Err(down);
+        }
+        for (_, (_, calls)) in self.sent.extract_if(|_, (of, _)| of == model) {
+            self.landed.extend(calls.into_iter().map(|call| Landed {
+                call,
+                result: Err(reason.to_string()),
+                prompt_tokens: None,
+                completion_tokens: None,
+                prices: [None, None],
+            }));
         }
         Ok(())
     }
@@ -278,7 +289,6 @@ impl Flight {
                 self.landed.extend(calls.into_iter().map(|call| Landed {
                     call,
                     result: Err(failure.to_string()),
-                    attempts: failure.attempts as i32,
                     prompt_tokens: None,
                     completion_tokens: None,
                     prices: prices.clone(),
@@ -287,7 +297,6 @@ impl Flight {
             }
             Outcome::Answered(answer) => answer,
         };
-        let attempts = answer.attempts as i32;
         let completion_tokens = answer.completion_tokens.map(|n| n as i64);
         match answer.reply {
             Reply::Vectors(vectors) => {
@@ -299,7 +308,6 @@ impl Flight {
                     self.landed.push(Landed {
                         call,
                         result: Ok(Content::Vector(vector::unit(&vector))),
-                        attempts,
                         prompt_tokens: Some(tokens),
                         completion_tokens: None,
                         prices: prices.clone(),
@@ -313,7 +321,6 @@ impl Flight {
                     self.landed.push(Landed {
                         result: read_text(call.role, &call.step, &text, cut),
                         call,
-                        attempts,
                         prompt_tokens: Some(prompt_tokens),
                         completion_tokens: completion_tokens.or(Some(tokens::count(&text) as i64)),
                         prices: prices.clone(),
@@ -331,7 +338,6 @@ impl Flight {
                     prompt_tokens: Some(answer.prompt_tokens.map_or_else(|| asked(&call), |n| n as i64)),
                     call,
                     result: Ok(scores_as_text(&scores)),
-                    attempts,
                     completion_tokens: None,
                     prices: prices.clone(),
                 }));
@@ -396,7 +402,6 @@ impl Flight {
             .extend(calls.into_iter().zip(results).map(|(call, result)| Landed {
                 call,
                 result,
-                attempts: 1,
                 prompt_tokens: None,
                 completion_tokens: None,
                 prices: [None, None],
@@ -450,49 +455,6 @@ impl Call {
     }
 }
 
-/// What a reply of a chat says, if it can be read as its role needs it.
-fn read_text(role: Role, step: &str, reply: &str, cut: bool) -> std::result::Result<Content, String> {
-    let (text, repairs) = match role {
-        Role::Extractor => {
-            let repairs = answer::extraction(reply).map_err(|error| error.to_string())?.repairs;
-            (reply.to_owned(), repairs)
-        }
-        Role::Summarizer if step == "reports" && answer::json(reply).is_ok_and(|(value, _)| value.is_object()) => {
-            let repairs = answer::report(reply).map_err(|error| error.to_string())?.repairs;
-            (reply.to_owned(), repairs)
-        }
-        _ => answer::prose(reply, cut).map_err(|error| error.to_string())?,
-    };
-    let mut repairs = repairs.names();
-    if cut {
-        repairs.insert(0, "cut");
-    }
-    // No text of a database can hold it.
-    let text = text.replace('\0', "");
-    Ok(Content::Text { text, repairs })
-}
-
-fn scores_as_text(scores: &[f64]) -> Content {
-    Content::Text {
-        text: Value::from(scores).to_string(),
-        repairs: Vec::new(),
-    }
-}
-
-/// `total` divided in proportion to the weights, nothing lost by rounding.
-fn share(total: u64, weights: &[usize]) -> Vec<i64> {
-    let sum: u64 = weights.iter().map(|&w| w as u64).sum::<u64>().max(1);
-    let (mut before, mut given) = (0u64, 0u64);
-    let mut shares = Vec::with_capacity(weights.len());
-    for &weight in weights {
-        before += weight as u64;
-        let until = (u128::from(total) * u128::from(before) / u128::from(sum)) as u64;
-        shares.push((until - given) as i64);
-        given = until;
-    }
-    shares
-}
-
 /// 22000 for a model that does not fit the collection: that is no item's fault.
 pub fn check_dimensions(collection: &Collection, vector: &[f32]) -> Result<()> {
     let (has, wants) = (vector.len(), collection.options.dimensions);
@@ -529,149 +491,4 @@ pub fn stopped(server: &str, stop: &Stop) -> Error {
         _ => "ALTER SERVER sets its options.",
     };
     Error::new(code, format!("server {}: {stop}", quoted(server))).hint(hint)
-}
-
-/// Writes what has landed. A call whose row is gone meanwhile was forgotten with its document, and its answer is, too.
-fn write(collection: &Collection, landed: Vec<Landed>) -> Result<()> {
-    if landed.is_empty() {
-        return Ok(());
-    }
-    let (mut keys, mut responses, mut vectors, mut errors) = (vec![], vec![], vec![], vec![]);
-    let (mut attempts, mut prompt, mut completion, mut repairs) = (vec![], vec![], vec![], vec![]);
-    let (mut price_in, mut price_out) = (vec![], vec![]);
-    for one in landed {
-        keys.push(one.call.key);
-        attempts.push(one.attempts);
-        prompt.push(one.prompt_tokens);
-        completion.push(one.completion_tokens);
-        let [of_prompt, of_completion] = one.prices;
-        price_in.push(of_prompt);
-        price_out.push(of_completion);
-        let (response, vector, error, names) = match one.result {
-            Ok(Content::Text { text, repairs }) => (Some(Value::from(text).to_string()), None, None, repairs.join(" ")),
-            Ok(Content::Vector(vector)) => (None, vector, None, String::new()),
-            Err(reason) => (None, None, Some(reason.replace('\0', "")), String::new()),
-        };
-        responses.push(response);
-        vectors.push(vector);
-        errors.push(error);
-        repairs.push(names);
-    }
-    let sql = "UPDATE {s}.model_call m SET status = CASE WHEN u.error IS NULL THEN 'done' ELSE 'failed' END, \
-                      response = u.response::jsonb, embedding = u.embedding, error = u.error, attempts = m.attempts + u.attempts, \
-                      repairs = string_to_array(u.repairs, ' '), finished_at = clock_timestamp(), \
-                      request = CASE WHEN u.error IS NULL THEN '{}' ELSE m.request END, \
-                      prompt_tokens = u.prompt_tokens, completion_tokens = u.completion_tokens, \
-                      cost = CASE WHEN u.price_in IS NOT NULL OR u.price_out IS NOT NULL THEN \
-                        (coalesce(u.prompt_tokens * u.price_in::numeric, 0) + coalesce(u.completion_tokens * u.price_out::numeric, 0)) \
-                        / 1000000 END \
-               FROM unnest($1::bytea[], $2::text[], $3::{v}.vector[], $4::text[], $5::int[], $6::bigint[], $7::bigint[], $8::text[], \
-                           $9::text[], $10::text[]) \
-                    AS u (key, response, embedding, error, attempts, prompt_tokens, completion_tokens, repairs, price_in, price_out) \
-               WHERE m.key = u.key AND m.status = 'pending'";
-    let args = [
-        keys.into(),
-        responses.into(),
-        vector::Vectors(vectors.iter().map(Option::as_deref).collect()).into(),
-        errors.into(),
-        attempts.into(),
-        prompt.into(),
-        completion.into(),
-        repairs.into(),
-        price_in.into(),
-        price_out.into(),
-    ];
-    collection.execute(sql, &args)?;
-    Ok(())
-}
-
-/// Takes up what a program has answered in the queue: checked as any answer is, and marked failed if it is none.
-pub fn pick_up(collection: &Collection, step: &str) -> Result<()> {
-    loop {
-        let sql = "SELECT key, role, response::text FROM {s}.model_call WHERE model = 'queue' AND step = $1 \
-                   AND response IS NOT NULL AND request <> '{}' AND status IN ('pending', 'done') ORDER BY id LIMIT $2 FOR UPDATE";
-        let answered = collection.returning(sql, &[step.into(), READ.into()], |row| {
-            let role = Role::parse(&row.need::<String>(2)?)?;
-            Ok((row.need::<Vec<u8>>(1)?, role, row.need::<String>(3)?))
-        })?;
-        if answered.is_empty() {
-            return Ok(());
-        }
-        let keys: Vec<Vec<u8>> = answered.iter().map(|(key, ..)| key.clone()).collect();
-        let sql = "UPDATE {s}.model_call SET status = 'pending' WHERE key = ANY ($1) AND status = 'done'";
-        collection.execute(sql, &[keys.into()])?;
-        let mut landed = Vec::new();
-        for (key, role, response) in answered {
-            let value: Value = serde_json::from_str(&response).unwrap_or(Value::Null);
-            let usage = |name: &str, other: &str| {
-                let usage = &value["usage"];
-                usage[name].as_i64().or(usage[other].as_i64())
-            };
-            landed.push(Landed {
-                result: read_response(collection, role, step, &value)?,
-                attempts: 1,
-                prompt_tokens: usage("prompt_tokens", "input_tokens"),
-                completion_tokens: usage("completion_tokens", "output_tokens"),
-                prices: [None, None],
-                call: Call {
-                    key,
-                    step: step.to_owned(),
-                    role,
-                    model: "queue".to_owned(),
-                    request: Value::Null,
-                },
-            });
-            tick();
-        }
-        write(collection, landed)?;
-    }
-}
-
-/// What a program has written as an answer: the text or the vector itself, or a provider's whole reply.
-fn read_response(
-    collection: &Collection,
-    role: Role,
-    step: &str,
-    value: &Value,
-) -> Result<std::result::Result<Content, String>> {
-    if role == Role::Embedder {
-        let list = [value, &value["embedding"], &value["data"][0]["embedding"]];
-        let Some(numbers) = list.into_iter().find_map(Value::as_array) else {
-            return Ok(if value.is_null() {
-                Ok(Content::Vector(None))
-            } else {
-                Err("the response holds no vector".to_owned())
-            });
-        };
-        let vector: Option<Vec<f32>> = numbers.iter().map(|n| n.as_f64().map(|n| n as f32)).collect();
-        return Ok(match vector {
-            Some(vector) if vector.iter().all(|n| n.is_finite()) => {
-                check_dimensions(collection, &vector)?;
-                Ok(Content::Vector(vector::unit(&vector)))
-            }
-            _ => Err("the vector holds something that is no number".to_owned()),
-        });
-    }
-    let whole = ["choices", "content"].iter().any(|field| value[*field].is_array());
-    if let Some(text) = value.as_str() {
-        return Ok(read_text(role, step, text, false));
-    }
-    if whole {
-        let api = if value["choices"].is_array() {
-            graphrag_provider::Api::OpenAi
-        } else {
-            graphrag_provider::Api::Anthropic
-        };
-        return Ok(match graphrag_provider::wire::read_chat(api, value) {
-            Ok(answer) => match answer.reply {
-                Reply::Text { text, cut } => read_text(role, step, &text, cut),
-                _ => Err("the response holds no text".to_owned()),
-            },
-            Err(kind) => Err(kind.to_string()),
-        });
-    }
-    match value["text"].as_str() {
-        Some(text) => Ok(read_text(role, step, text, false)),
-        None => Ok(read_text(role, step, &value.to_string(), false)),
-    }
 }

@@ -3,7 +3,7 @@
 use graphrag_provider::{Reply, Request};
 use pgrx::prelude::*;
 
-use super::embed::one_reply;
+use super::embed::{one_reply, query_vector};
 use super::{Form, Function, Model, Role, Server};
 use crate::collection::Collection;
 use crate::error::{Error, Result, sql};
@@ -107,6 +107,11 @@ fn probe(collection: &Collection, model: &Model) -> Result<(&'static str, String
                     (OK, format!("answers, with the model {wanted}"))
                 }
                 Ok(_) => (DEGRADED, format!("answers, and does not list the model {wanted}")),
+                // Its list may be all that it lacks.
+                Err(_) if model.role == Role::Embedder => {
+                    query_vector(collection, "health")?;
+                    (OK, format!("answers, with the model {wanted}"))
+                }
                 Err(reason) => (DEGRADED, format!("cannot list its models: {reason}")),
             })
         }

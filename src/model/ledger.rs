@@ -11,7 +11,7 @@ use serde_json::Value;
 use sha2::{Digest, Sha256};
 
 use super::flight::Flight;
-use super::{Form, Model, Role, flight};
+use super::{Form, Model, Role, landed};
 use crate::collection::Collection;
 use crate::error::{Error, Result, notice};
 use crate::pg::vector::Vector;
@@ -100,7 +100,8 @@ impl<'a> Ledger<'a> {
     /// The ledger for a step that plans anew: what failed may be tried once more, and what it does not want again goes with
     /// [`Ledger::finish`].
     pub fn begin(collection: &'a Collection, step: &'static str, asking: Asking) -> Result<Ledger<'a>> {
-        let sql = "UPDATE {s}.model_call SET status = 'pending', error = NULL, response = NULL, repairs = '{}', finished_at = NULL \
+        // A program that marks a call of the queue as failed does not count its attempts.
+        let sql = "UPDATE {s}.model_call SET status = 'pending', attempts = attempts + CASE WHEN finished_at IS NULL THEN 1 ELSE 0 END, error = NULL, response = NULL, repairs = '{}', finished_at = NULL \
                    WHERE step = $1 AND status = 'failed' AND attempts < $2";
         collection.execute(sql, &[step.into(), collection.options.max_attempts.into()])?;
         let sql = "UPDATE {s}.model_call SET stale = true WHERE step = $1 AND status = 'pending' AND NOT stale";
@@ -110,10 +111,16 @@ impl<'a> Ledger<'a> {
 
     /// Drops what was planned and is not wanted any more, and forgets what was answered from a text that has changed.
     pub fn finish(&self) -> Result<()> {
-        let sql = "DELETE FROM {s}.model_call WHERE step = $1 AND stale AND status = 'pending'";
-        self.collection.execute(sql, &[self.step.into()])?;
+        self.drop_unwanted()?;
         let keys = "SELECT key FROM {s}.model_call WHERE step = $1 AND stale";
         forget(self.collection, keys, &[self.step.into()])
+    }
+
+    /// Drops what an earlier run has planned and this one has not, so that nobody answers it.
+    pub fn drop_unwanted(&self) -> Result<()> {
+        let sql = "DELETE FROM {s}.model_call WHERE step = $1 AND stale AND status = 'pending'";
+        self.collection.execute(sql, &[self.step.into()])?;
+        Ok(())
     }
 
     /// The answers to `items`, in their order; nothing for those that are not answered yet, which are pending now.
@@ -122,7 +129,7 @@ impl<'a> Ledger<'a> {
             return Ok(Vec::new());
         }
         if model.form == Form::Queue {
-            flight::pick_up(self.collection, self.step)?;
+            landed::pick_up(self.collection, self.step)?;
         }
         let prefix = prefix(model.role, &model.identity(self.collection.owner)?);
         let keys: Vec<Vec<u8>> = items.iter().map(|item| key(&prefix, &item.hash)).collect();
@@ -285,6 +292,10 @@ pub fn forget_documents(collection: &Collection, ids: &[i64]) -> Result<()> {
 /// Marks what models have answered from documents that have changed: the next run of the step keeps what it can use and
 /// forgets the rest.
 pub fn suspect_documents(collection: &Collection, ids: &[i64]) -> Result<()> {
+    // Nobody asks a question again for the step's sake.
+    let keys = "SELECT DISTINCT s.key FROM {s}.model_call_source s JOIN {s}.model_call m ON m.key = s.key \
+                WHERE s.document_id = ANY ($1) AND m.step = 'ask'";
+    forget(collection, keys, &[ids.to_vec().into()])?;
     let sql = "UPDATE {s}.model_call SET stale = true WHERE NOT stale AND key IN \
                  (SELECT key FROM {s}.model_call_source WHERE document_id = ANY ($1))";
     collection.execute(sql, &[ids.to_vec().into()])?;

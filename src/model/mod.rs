@@ -9,6 +9,7 @@ mod estimate;
 mod flight;
 mod function;
 mod health;
+mod landed;
 pub mod ledger;
 pub mod prompts;
 mod server;
@@ -131,14 +132,15 @@ impl Model {
             Form::BuiltIn | Form::Queue => Ok(()),
         });
         if let Err(caught) = found {
+            let later = "It is looked up when it is used; rag_health says whether it answers.";
             notice(
                 format!(
-                    "the {} {} cannot be used yet: {}",
+                    "the {} {} cannot be used: {}",
                     self.role.name(),
                     self.text,
                     caught.message
                 ),
-                "It is looked up when it is used; rag_health says whether it answers.",
+                caught.hint.map_or(later.to_owned(), |hint| format!("{hint} {later}")),
             );
         }
         Ok(())

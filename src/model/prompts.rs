@@ -1,7 +1,7 @@
 //! What models are asked: requests as they stand in the ledger.
 //!
 //! The constant part of a prompt is the system message, first and alone, so that providers can cache it. What documents say
-//! is data in the user message.
+//! is data in the user message, which ends with a word on what is wanted: small models would else go on with the data.
 
 use serde_json::{Value, json};
 
@@ -83,7 +83,7 @@ pub fn summarize(model: &Model, options: &Options, texts: &[&str]) -> Value {
         Form::Function(_) => json!({"texts": texts}),
         _ => chat(
             prompt(options, "summarize_prompt", options.summary_tokens),
-            passages(texts.iter().copied()),
+            passages(texts.iter().copied()) + "\nThe summary:",
             None,
         ),
     }
@@ -99,7 +99,7 @@ pub fn extract(model: &Model, options: &Options, title: Option<&str>, section: &
     if !place.is_empty() {
         user = format!("<place>{}</place>\n", place.join(" > "));
     }
-    user += &format!("<passage>\n{block}\n</passage>\n");
+    user += &format!("<passage>\n{block}\n</passage>\n\nThe JSON object:");
     chat(prompt(options, "extract_prompt", 0), user, Some(extraction_schema()))
 }
 
@@ -111,14 +111,17 @@ pub fn report(model: &Model, options: &Options, statements: &[&str]) -> Value {
     let user: String = statements.iter().map(|statement| format!("- {statement}\n")).collect();
     chat(
         prompt(options, "report_prompt", options.summary_tokens),
-        format!("<statements>\n{user}</statements>\n"),
+        format!("<statements>\n{user}</statements>\n\nThe JSON object:"),
         Some(report_schema()),
     )
 }
 
 /// An answer to a question, from numbered passages.
 pub fn answer(model: &Model, options: &Options, question: &str, texts: &[&str]) -> Value {
-    let user = format!("{}<question>{question}</question>\n", passages(texts.iter().copied()));
+    let user = format!(
+        "{}<question>{question}</question>\n\nThe answer:",
+        passages(texts.iter().copied())
+    );
     let system = prompt(options, "answer_prompt", 0);
     match model.form {
         Form::Function(_) => json!({"input": format!("{system}\n\n{user}")}),

@@ -9,7 +9,7 @@ use std::ops::RangeInclusive;
 use std::str::FromStr;
 use std::time::Duration;
 
-use graphrag_provider::{Api, Secret, Settings, Structured};
+use graphrag_provider::{Api, Secret, Settings, Structured, TokenLimit};
 use pgrx::PgSqlErrorCode;
 use pgrx::pg_sys::{self, Oid};
 use pgrx::prelude::*;
@@ -22,7 +22,7 @@ use crate::pg::spi;
 const WRAPPER: &str = "graphrag_model";
 
 /// What CREATE SERVER takes.
-const OPTIONS: [&str; 19] = [
+const OPTIONS: [&str; 20] = [
     "api",
     "base_url",
     "chat_model",
@@ -38,6 +38,7 @@ const OPTIONS: [&str; 19] = [
     "batch_size",
     "max_tokens",
     "temperature",
+    "token_limit",
     "embedding_dimensions",
     "price_in",
     "price_out",
@@ -322,7 +323,14 @@ fn parse(options: &BTreeMap<String, String>) -> Result<Parsed> {
         timeout: Duration::from_millis(values.whole("timeout_ms", 100..=3_600_000)?.unwrap_or(120_000)),
         retries: values.whole("retries", 0..=20)?.unwrap_or(4),
         embedding_dimensions,
-        temperature: Some(values.number("temperature", 0.0..=2.0, "a number")?.unwrap_or(0.0)),
+        temperature: values.number("temperature", 0.0..=2.0, "a number")?,
+        token_limit: values.choice(
+            "token_limit",
+            [
+                ("max_tokens", TokenLimit::MaxTokens),
+                ("max_completion_tokens", TokenLimit::MaxCompletionTokens),
+            ],
+        )?,
         max_reply_bytes: REPLY_BYTES.max(batch_size * embedding_dimensions.unwrap_or(4096) as usize * NUMBER_BYTES),
     };
     Ok(Parsed {

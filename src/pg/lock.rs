@@ -28,11 +28,24 @@ pub fn change(schema: pg_sys::Oid) -> Result<()> {
 
 /// For functions that ask models of a collection: one at a time, so that nothing is asked twice. Taken before [`build`].
 pub fn ask(schema: pg_sys::Oid) -> Result<()> {
+    let key = u32::from(schema).cast_signed();
+    let taken = spi::returning(
+        "SELECT pg_catalog.pg_try_advisory_xact_lock($1, $2)",
+        &[ASK_CLASS.into(), key.into()],
+        |row| row.need::<bool>(1),
+    )?;
+    if taken == [true] {
+        return Ok(());
+    }
+    tell_waiting();
     let sql = "SELECT pg_catalog.pg_advisory_xact_lock($1, $2)";
-    spi::returning(sql, &[ASK_CLASS.into(), u32::from(schema).cast_signed().into()], |_| {
-        Ok(())
-    })?;
+    spi::returning(sql, &[ASK_CLASS.into(), key.into()], |_| Ok(()))?;
     Ok(())
+}
+
+/// Says for whom [`ask`] waits.
+pub fn tell_waiting() {
+    pgrx::notice!("waiting for another session that asks models for this collection");
 }
 
 /// Run as a statement that writes: from then on pgrx gives every statement of the transaction a snapshot of its own, which

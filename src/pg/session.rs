@@ -33,7 +33,11 @@ pub fn hold(class: i32, key: i32, on_abort: fn()) {
     ON_ABORT.set(Some(on_abort));
     release();
     // SAFETY: the tag lives through the call; the wait ends with an ERROR if the statement is cancelled.
-    unsafe { pg_sys::LockAcquire(&tag, pg_sys::ExclusiveLock as i32, true, false) };
+    let acquire = |dont_wait| unsafe { pg_sys::LockAcquire(&tag, pg_sys::ExclusiveLock as i32, true, dont_wait) };
+    if acquire(true) == pg_sys::LockAcquireResult::LOCKACQUIRE_NOT_AVAIL {
+        super::lock::tell_waiting();
+        acquire(false);
+    }
     HELD.set(Some(tag));
 }
 
@@ -58,6 +62,6 @@ unsafe extern "C-unwind" fn at_end(event: pg_sys::XactEvent::Type, _nothing: *mu
 
 /// Whether the caller is a procedure that may commit.
 pub fn may_commit() -> bool {
-    // SAFETY: a plain look at the stack of SPI.
-    unsafe { pg_sys::SPI_inside_nonatomic_context() }
+    // SAFETY: plain looks at the stacks of SPI and of subtransactions, in one of which (a block with EXCEPTION) nothing commits.
+    unsafe { pg_sys::SPI_inside_nonatomic_context() && pg_sys::GetCurrentTransactionNestLevel() == 1 }
 }

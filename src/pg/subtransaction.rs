@@ -11,6 +11,7 @@ use crate::error::{Result, raise};
 #[derive(Debug)]
 pub struct Caught {
     pub message: String,
+    pub hint: Option<String>,
 }
 
 /// Runs `f` in a subtransaction of its own; if it fails, what it wrote is rolled back and the transaction goes on.
@@ -38,6 +39,7 @@ pub fn attempt<T>(f: impl FnOnce() -> Result<T>) -> std::result::Result<T, Caugh
             {
                 Caught {
                     message: report.message().to_owned(),
+                    hint: report.hint().map(str::to_owned),
                 }
             }
             _ => cause.rethrow(),

@@ -49,7 +49,7 @@ fn raptor(
     let cluster_size = cluster_size
         .map(|size| in_range(Some(size), "cluster_size", 2..=1000))
         .transpose()?;
-    let collection = Collection::build_nodes(name)?;
+    let collection = Collection::build_with_models(name)?;
     ingest::take_up(&collection)?;
     let leaf_calls = ingest::embed_all_leaves(&collection)?;
     collection.analyze(&["node"])?;
@@ -139,6 +139,8 @@ impl Shape {
             collection.analyze(&["node", "node_child", "node_source"])?;
             let shape = json!({"max_levels": self.max_levels, "cluster_size": self.cluster_size});
             collection.note_step("tree", Some(&collection.options.summarizer.text), shape)?;
+        } else {
+            ledger.drop_unwanted()?;
         }
         Ok(Built { waiting, calls })
     }

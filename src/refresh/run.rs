@@ -7,9 +7,10 @@ use pgrx::notice;
 
 use super::work::{STEPS, Work};
 use crate::collection::Collection;
-use crate::error::{Error, Result};
+use crate::error::{self, Error, Result};
 use crate::ingest;
 use crate::model::Flight;
+use crate::progress::count;
 
 /// How often a run says how far it is.
 const SAY: Duration = Duration::from_secs(10);
@@ -42,20 +43,32 @@ struct Phase {
 impl Run {
     /// A run of the steps asked for; without them, of those that cost nothing or were ordered before.
     pub fn new(collection: &Collection, limit: Option<i64>, steps: Option<Vec<&'static str>>) -> Result<Run> {
-        let steps: VecDeque<&'static str> = match steps {
-            Some(steps) => STEPS.into_iter().filter(|step| steps.contains(step)).collect(),
-            None => STEPS
-                .into_iter()
-                .filter_map(|step| match is_ordered(collection, step) {
-                    Ok(true) => Some(Ok(step)),
-                    Ok(false) => None,
-                    Err(error) => Some(Err(error)),
-                })
-                .collect::<Result<_>>()?,
-        };
+        let mut chosen = VecDeque::new();
+        let mut left_out = Vec::new();
+        for step in STEPS {
+            match &steps {
+                Some(steps) if steps.contains(&step) => chosen.push_back(step),
+                Some(_) => {}
+                None if is_ordered(collection, step)? => chosen.push_back(step),
+                None => left_out.push(step),
+            }
+        }
+        if !left_out.is_empty() {
+            let name = crate::collection::literal(&collection.name);
+            error::notice(
+                format!(
+                    "left out, since it costs and nobody has ordered it: {}",
+                    left_out.join(", ")
+                ),
+                format!(
+                    "CALL rag_refresh({name}, steps => '{{{}}}') orders it, for later calls, too.",
+                    left_out.join(",")
+                ),
+            );
+        }
         Ok(Run {
             collection: collection.name.clone(),
-            steps,
+            steps: chosen,
             limit,
             flight: Flight::new(),
             work: Some(Phase::new(Work::Cut(0))),
@@ -101,7 +114,7 @@ impl Run {
         } else if !done {
             return Ok(true);
         }
-        phase.tell(&collection, waiting, limited);
+        phase.tell(&collection, limited)?;
         self.work = None;
         Ok(true)
     }
@@ -147,7 +160,7 @@ impl Phase {
                 pace.total as i64,
                 pace.of,
             ),
-            None => (self.landed, self.waiting, "calls"),
+            None => (self.landed, self.waiting, ("call", "calls")),
         };
         if total == 0 {
             return;
@@ -160,34 +173,44 @@ impl Phase {
                 span(self.started.elapsed().as_secs_f64() * (1.0 - share) / share)
             ),
         };
-        notice!("{step}: {done} of {total} {of} ({:.0} %){left}", share * 100.0);
+        let total = count(total, of.0, of.1);
+        notice!("{step}: {done} of {total} ({:.0} %){left}", share * 100.0);
     }
 
     /// What the phase has done, at its end.
-    fn tell(&self, collection: &Collection, waiting: i64, limited: bool) {
+    fn tell(&self, collection: &Collection, limited: bool) -> Result<()> {
         let step = self.work.step();
+        let sql = "SELECT count(*) FROM {s}.model_call WHERE step = $1 AND status = 'pending' AND NOT stale";
+        let waiting: i64 = collection.query_one(sql, &[step.into()], |row| row.need(1))?;
+        let mut text = match self.work.pace() {
+            Some(pace) if pace.total == 0 => return Ok(()),
+            Some(pace) if waiting > 0 => {
+                format!("{step}: not all of {}", count(pace.total as i64, pace.of.0, pace.of.1))
+            }
+            Some(pace) => format!("{step}: {}", count(pace.total as i64, pace.of.0, pace.of.1)),
+            None if waiting > 0 => format!("{step}: not done"),
+            None => format!("{step}: done"),
+        };
         let calls = self.answered + self.failed;
-        let total = self.work.pace().map_or(1, |pace| pace.total);
-        if total > 0 {
-            let mut text = format!("{step}:");
-            text += &match self.work.pace() {
-                Some(pace) => format!(" {} {}", pace.total, pace.of),
-                None => " done".to_owned(),
-            };
-            if calls > 0 {
-                text += &format!(", {calls} calls");
-            }
-            let failed = self.failed.max(self.work.failed());
-            if failed > 0 {
-                text += &format!(", {failed} failed");
-            }
-            notice!("{text}, {}", span(self.started.elapsed().as_secs_f64()));
+        if calls > 0 {
+            text += &format!(", {}", count(calls, "call", "calls"));
         }
+        let failed = self.failed.max(self.work.failed());
+        if failed > 0 {
+            text += &format!(", {failed} failed");
+        }
+        notice!("{text}, {}", span(self.started.elapsed().as_secs_f64()));
         if waiting > 0 && limited {
-            notice!("{step}: max_calls is reached, {waiting} calls are pending; CALL rag_refresh again to go on");
+            let calls = if waiting == 1 {
+                "1 call is".to_owned()
+            } else {
+                format!("{waiting} calls are")
+            };
+            notice!("{step}: max_calls is reached, {calls} pending; CALL rag_refresh again to go on");
         } else if waiting > 0 {
             ingest::tell_waiting(collection, waiting, &format!("{step} goes on"));
         }
+        Ok(())
     }
 }
 

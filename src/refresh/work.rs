@@ -30,8 +30,8 @@ pub enum Work {
 pub struct Pace {
     pub done: usize,
     pub total: usize,
-    /// What is counted.
-    pub of: &'static str,
+    /// What is counted: one, and many.
+    pub of: (&'static str, &'static str),
 }
 
 impl Work {
@@ -65,11 +65,11 @@ impl Work {
     pub fn pace(&self) -> Option<Pace> {
         let pace = |done, total, of| Some(Pace { done, total, of });
         match self {
-            Work::Cut(done) => pace(*done, *done, "documents"),
-            Work::Embed(leaves) => pace(leaves.done(), leaves.total(), "leaves"),
-            Work::Reembed(texts) => pace(texts.done(), texts.total(), "texts"),
-            Work::Extract(blocks) => pace(blocks.done(), blocks.total(), "blocks"),
-            Work::Reports(reports) => pace(reports.done(), reports.total(), "reports"),
+            Work::Cut(done) => pace(*done, *done, ("document", "documents")),
+            Work::Embed(leaves) => pace(leaves.done(), leaves.total(), ("leaf", "leaves")),
+            Work::Reembed(texts) => pace(texts.done(), texts.total(), ("text", "texts")),
+            Work::Extract(blocks) => pace(blocks.done(), blocks.total(), ("block", "blocks")),
+            Work::Reports(reports) => pace(reports.done(), reports.total(), ("report", "reports")),
             Work::Tree | Work::Communities => None,
         }
     }
@@ -87,12 +87,17 @@ impl Work {
                 let cut = ingest::take_up_some(collection)?;
                 *done += cut;
                 if cut == 0 {
-                    search::ensure_index(collection, "node")?;
+                    if collection.options.embedder.is_built_in() {
+                        search::ensure_index(collection, "node")?;
+                    }
                     collection.analyze(&["node", "block"])?;
                 }
                 return Ok((0, cut == 0));
             }
             Work::Embed(leaves) => {
+                if begin && ingest::will_drop_index(collection)? {
+                    search::drop_index(collection, "node")?;
+                }
                 let skip = skip || is_queue(&collection.options.embedder);
                 (leaves.step(collection, &mut ledger, skip)?, leaves.is_done())
             }
@@ -119,10 +124,8 @@ impl Work {
                 (reports.step(collection, &mut ledger, skip)?, reports.is_done())
             }
         };
-        if done && (waiting == 0 || skip) {
-            ledger.finish()?;
-        }
         if done {
+            ledger.finish()?;
             self.finish(collection)?;
         }
         Ok((waiting, done))
@@ -170,9 +173,10 @@ pub fn needs_tree(collection: &Collection) -> Result<bool> {
                    FROM {s}.node n WHERE n.embedding IS NOT NULL AND NOT EXISTS (SELECT FROM {s}.node_child c WHERE c.child_id = n.id) \
                    GROUP BY 1";
     let sql = format!(
-        "SELECT EXISTS (SELECT FROM {{s}}.node WHERE level > 0 AND stale) \
+        "SELECT EXISTS (SELECT FROM {{s}}.node WHERE level > 0 AND stale) AND EXISTS \
+           (SELECT FROM {{s}}.model_call WHERE step = 'tree' AND (status = 'pending' OR status = 'failed' AND attempts < $2)) \
          OR EXISTS (SELECT FROM ({orphans}) o WHERE leaves > 1 AND (level = 0 OR orphans > 1 AND $1::int IS NULL))"
     );
-    let args: [spi::Arg; 1] = [shape.max_levels.into()];
+    let args: [spi::Arg; 2] = [shape.max_levels.into(), collection.options.max_attempts.into()];
     collection.query_one(&sql, &args, |row| row.need(1))
 }

@@ -33,8 +33,6 @@ pub struct Client {
     ready: VecDeque<(u64, Outcome)>,
     /// Failures that may be the service's, until it shows that it is up: were it down, no request would be to blame.
     held: Vec<(u64, Failure)>,
-    /// There was an outcome that shows that the service is up.
-    seen_up: bool,
     stop: Option<Stop>,
 }
 
@@ -81,7 +79,6 @@ impl Client {
             pending: 0,
             ready: VecDeque::new(),
             held: vec![],
-            seen_up: false,
             stop: None,
         })
     }
@@ -103,7 +100,7 @@ impl Client {
     /// The outcome of one request, or `None` if there is none within `wait`.
     ///
     /// After a [`Stop`] each call gives the same one, and nothing more is sent. A failure that [may pass](FailureKind::may_pass) is
-    /// given only once the service has answered another request or all requests are done; if it is down, there is a stop in its place.
+    /// given only once the service has answered another request; if none is left that it could answer, there is a stop in its place.
     pub fn receive(&mut self, wait: Duration) -> Result<Option<(u64, Outcome)>> {
         let until = Instant::now().checked_add(wait);
         loop {
@@ -135,14 +132,11 @@ impl Client {
             Outcome::Failed(failure) if failure.kind.may_pass() => {
                 let reason = failure.kind;
                 self.held.push((id, failure));
-                match (self.pending, self.seen_up) {
-                    (0, true) => self.release(),
-                    (0, false) => return Err(Stop::Unreachable { reason }),
-                    _ => {}
+                if self.pending == 0 {
+                    return Err(Stop::Unreachable { reason });
                 }
             }
             outcome => {
-                self.seen_up = true;
                 self.release();
                 self.ready.push_back((id, outcome));
             }
@@ -255,7 +249,7 @@ impl Service {
             let result = tokio::time::timeout(timeout, sending).await;
             let (kind, wait) = match result.unwrap_or_else(|_| Err(FailureKind::TimedOut(timeout).into())) {
                 Ok(answer) => {
-                    self.limits.succeeded();
+                    self.limits.let_through();
                     attempts += 1;
                     return Ok(Outcome::Answered(crate::Answer { attempts, ..answer }));
                 }
@@ -267,10 +261,14 @@ impl Service {
                 Err(Trouble::Failed { kind, wait }) => (kind, wait),
             };
             attempts += 1;
+            if !kind.may_pass() {
+                self.limits.let_through();
+                return Ok(Outcome::Failed(Failure { kind, attempts }));
+            }
             if let Some(wait) = wait {
                 self.limits.pause(wait)?;
             }
-            if !kind.may_pass() || attempts > self.settings.retries {
+            if attempts > self.settings.retries {
                 return Ok(Outcome::Failed(Failure { kind, attempts }));
             }
             if wait.is_none() {

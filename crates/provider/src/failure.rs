@@ -61,7 +61,8 @@ impl FailureKind {
     pub fn may_pass(self) -> bool {
         match self {
             Self::TimedOut(_) | Self::Refused | Self::HostUnknown | Self::Tls | Self::Broken => true,
-            Self::Status { status, .. } => status == 408 || status >= 500,
+            // Of the others 501 says that there is no such thing here, and there will be none later.
+            Self::Status { status, .. } => status == 408 || status >= 500 && status != 501,
             _ => false,
         }
     }

@@ -41,6 +41,14 @@ pub enum Structured {
     None,
 }
 
+/// The field by which a chat says how many tokens its reply may have; Anthropic's interface knows only the first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TokenLimit {
+    MaxTokens,
+    /// What OpenAI's reasoning models want.
+    MaxCompletionTokens,
+}
+
 /// A key that shows in no message.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Secret(String);
@@ -79,6 +87,7 @@ pub struct Settings {
     /// Asked for with each embedding.
     pub embedding_dimensions: Option<u32>,
     pub temperature: Option<f64>,
+    pub token_limit: TokenLimit,
     pub max_reply_bytes: usize,
 }
 
@@ -99,6 +108,7 @@ impl Settings {
             retries: 3,
             embedding_dimensions: None,
             temperature: None,
+            token_limit: TokenLimit::MaxTokens,
             max_reply_bytes: MAX_REPLY_BYTES,
         }
     }
@@ -122,6 +132,7 @@ impl fmt::Debug for Settings {
             .field("retries", &self.retries)
             .field("embedding_dimensions", &self.embedding_dimensions)
             .field("temperature", &self.temperature)
+            .field("token_limit", &self.token_limit)
             .field("max_reply_bytes", &self.max_reply_bytes)
             .finish()
     }

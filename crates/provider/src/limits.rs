@@ -27,9 +27,9 @@ struct State {
     pause_until: Instant,
     /// When the last pause was made: a request sent before tells nothing about the time after it.
     paused_at: Option<Instant>,
-    /// Pauses since the last success that the service set no time for.
+    /// Pauses of a length that the service did not set, since it last took a request.
     pauses: u32,
-    /// Requests turned away since the last success, and when the first one was.
+    /// Requests turned away since then, and when the first one was.
     limited: u32,
     limited_since: Instant,
 }
@@ -74,8 +74,8 @@ impl Limits {
         Ok(())
     }
 
-    /// A request was let through.
-    pub(crate) fn succeeded(&self) {
+    /// The service took a request, whatever came of it.
+    pub(crate) fn let_through(&self) {
         let mut state = self.state();
         (state.pauses, state.limited) = (0, 0);
     }
@@ -170,7 +170,7 @@ mod tests {
         limits.limited(now, Some(Duration::from_secs(2))).unwrap();
         let time = limits.try_start(Instant::now()).unwrap_err();
         assert!(time >= now + Duration::from_secs(30));
-        limits.succeeded();
+        limits.let_through();
         assert!(limits.try_start(Instant::now()).is_err());
         assert_eq!(limits.try_start(time), Ok(()));
     }
@@ -202,7 +202,7 @@ mod tests {
         limits.state().limited_since = past.expect("a machine that has been up for ten minutes");
         let wait = Duration::from_secs(60);
         assert_eq!(limits.limited(Instant::now(), Some(wait)), Err(Stop::Limited { wait }));
-        limits.succeeded();
+        limits.let_through();
         assert_eq!(limits.limited(Instant::now(), Some(wait)), Ok(()));
     }
 

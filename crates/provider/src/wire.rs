@@ -1,6 +1,6 @@
 //! The bodies of requests and replies. They are the same over HTTP, in a provider's batch file and in a queue.
 
-use crate::{Answer, Api, Chat, FailureKind, Reply, Request, Settings, Stop, Structured};
+use crate::{Answer, Api, Chat, FailureKind, Reply, Request, Settings, Stop, Structured, TokenLimit};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
@@ -73,7 +73,11 @@ pub fn chat_body(settings: &Settings, chat: &Chat) -> Value {
         Api::Anthropic => anthropic_chat(settings, chat),
     };
     body["model"] = json!(settings.chat_model);
-    body["max_tokens"] = json!(chat.max_tokens);
+    let limit = match (settings.api, settings.token_limit) {
+        (Api::OpenAi, TokenLimit::MaxCompletionTokens) => "max_completion_tokens",
+        _ => "max_tokens",
+    };
+    body[limit] = json!(chat.max_tokens);
     if let Some(temperature) = settings.temperature {
         body["temperature"] = json!(temperature);
     }

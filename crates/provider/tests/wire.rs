@@ -77,6 +77,7 @@ fn a_chat_without_schema_system_and_key() {
     let mock = mock(Faults::None);
     let mut client = client(&mock, |settings| {
         settings.temperature = Some(0.5);
+        settings.token_limit = TokenLimit::MaxCompletionTokens;
         settings.base_url.push_str("/?version=3");
     });
     let chat = Chat {
@@ -93,7 +94,7 @@ fn a_chat_without_schema_system_and_key() {
     let messages = json!([{"role": "user", "content": "Hello there"}]);
     assert_eq!(
         seen.body,
-        json!({"model": "talker", "messages": messages, "max_tokens": 9, "temperature": 0.5})
+        json!({"model": "talker", "messages": messages, "max_completion_tokens": 9, "temperature": 0.5})
     );
     assert_eq!(seen.path, "/v1/chat/completions?version=3");
     assert!(!seen.headers.contains_key("authorization"));
