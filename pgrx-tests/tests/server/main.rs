@@ -16,6 +16,8 @@ mod large;
 mod lifecycle;
 mod models_cancel;
 mod models_crash;
+mod models_embedder;
+mod models_forms;
 mod models_functions;
 mod models_refresh;
 mod models_secrets;
