@@ -364,6 +364,29 @@ fn models_fail_one_block_and_read_the_others() {
     assert_eq!(one::<i64>(&mut client, "SELECT count(*) FROM kb.relation"), 50);
 }
 
+/// Neither another model nor another prompt leaves the failures of the old one behind.
+#[test]
+fn models_failures_go_with_the_model_that_has_failed() {
+    let database = Database::new();
+    let mut client = database.client();
+    let bad = mock(|options| options.chat = Arc::new(|_, _| "I would rather not.".to_owned()));
+    let good = mock(|_| {});
+    run(&mut client, &create_server("good", &good.base_url(), ""));
+    for change in ["\"extractor\": \"server:good\"", "\"extractor\": \"builtin:cooccurrence\"", "\"extract_prompt\": \"Say {\\\"entities\\\"}.\""] {
+        run(&mut client, "DROP SERVER IF EXISTS m");
+        collection(&mut client, &bad, "", ", extractor => 'server:m', settings => '{\"max_attempts\": 1}'");
+        run(&mut client, &documents(3));
+        run(&mut client, EXTRACT);
+        assert_eq!(status(&mut client, "extract"), [0, 0, 3, 3, 0]);
+        run(&mut client, &format!("SELECT rag_alter('kb', '{{{change}}}')"));
+        run(&mut client, &format!("ALTER SERVER m OPTIONS (SET base_url '{}')", good.base_url()));
+        run(&mut client, EXTRACT);
+        let [done, pending, failed, ..] = status(&mut client, "extract");
+        assert_eq!([done, pending, failed], [3, 0, 0], "{change}");
+        run(&mut client, "SELECT rag_drop('kb')");
+    }
+}
+
 #[test]
 fn models_fail_one_text_of_a_batch_and_embed_the_others() {
     let database = Database::new();
