@@ -115,6 +115,15 @@ pub fn in_range<T: PartialOrd + fmt::Display + Copy>(
     }
 }
 
+/// The value of an argument that must not be NULL and must not be less.
+pub fn at_least(value: Option<i64>, argument: &str, least: i64) -> Result<i64> {
+    let value = required(value, argument)?;
+    if value >= least {
+        return Ok(value);
+    }
+    Err(Error::invalid(format!("{argument} must be at least {least}")).detail(format!("It is {value}.")))
+}
+
 /// A NOTICE with a HINT.
 pub fn notice(message: impl Into<String>, hint: impl Into<String>) {
     ErrorReport::new(

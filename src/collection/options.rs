@@ -170,7 +170,7 @@ fn prompts(map: &Map<String, Value>) -> Result<BTreeMap<&'static str, String>> {
     let mut prompts = BTreeMap::new();
     for (key, default) in PROMPTS {
         let text = match map.get(key) {
-            None => default,
+            None | Some(Value::Null) => default,
             Some(Value::String(text)) if !text.trim().is_empty() && text.len() <= MAX_PROMPT_BYTES => text,
             Some(_) => {
                 return Err(
@@ -193,7 +193,7 @@ fn number(map: &Map<String, Value>, key: &str) -> Result<i64> {
             .ok_or_else(|| Error::internal(format!("setting {key} is missing")));
     };
     match map.get(key) {
-        None => Ok(default),
+        None | Some(Value::Null) => Ok(default),
         Some(value) => value
             .as_i64()
             .filter(|n| (least..=greatest).contains(n))

@@ -1,16 +1,16 @@
 //! graph_add: one relation, stated by hand or read in a document.
 
-use graphrag_text::fold;
+use graphrag_text::{fold, place};
 use pgrx::PgSqlErrorCode;
 use pgrx::prelude::*;
 
 use super::found::MAX_KEY_BYTES;
 use super::merge::{Touched, recount};
-use super::place;
 use crate::collection::{Collection, quoted};
 use crate::error::{Error, Result, required, sql};
 use crate::ingest;
 use crate::pg::json::Json;
+use crate::pg::tick;
 
 /// The greatest weight of a relation: sums of many stay finite in single precision.
 const MAX_WEIGHT: f64 = 1e30;
@@ -305,7 +305,7 @@ impl Place {
     fn in_block(stated: &Stated, quote: Option<&str>, block: i64, start: i32, text: &str) -> Option<Place> {
         let range = match quote {
             Some(quote) => text.find(quote).map(|at| at..at + quote.len()),
-            None => place::sentence(text, [&stated.subject.key, &stated.object.key]),
+            None => place::sentence(text, [&stated.subject.key, &stated.object.key], &mut tick),
         }?;
         let (quote, first, last) = place::trimmed(text, range);
         Some(Place {

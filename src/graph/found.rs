@@ -3,9 +3,9 @@
 use std::collections::{BTreeMap, HashSet};
 
 use graphrag_text::answer::Extraction;
-use graphrag_text::{fold, phrases};
+use graphrag_text::{fold, phrases, place};
 
-use super::place;
+use crate::pg::tick;
 
 /// Names longer than this are no names.
 pub const MAX_KEY_BYTES: usize = 2000;
@@ -135,7 +135,7 @@ impl Found {
             }
         }
         for (name, kind, description) in mentions {
-            let place = place::quote(&block.text, &name).map(|range| {
+            let place = place::name(&block.text, &name).map(|range| {
                 let (_, start, end) = place::trimmed(&block.text, range);
                 (start, end)
             });
@@ -156,7 +156,7 @@ impl Found {
                 .quote
                 .as_deref()
                 .and_then(|quote| place::quote(&block.text, quote))
-                .or_else(|| place::sentence(&block.text, [&keys[0], &keys[1]]));
+                .or_else(|| place::sentence(&block.text, [&keys[0], &keys[1]], &mut tick));
             let predicate = relation
                 .predicate
                 .filter(|predicate| !fold::predicate(predicate).is_empty());

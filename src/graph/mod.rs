@@ -7,7 +7,6 @@ mod found;
 mod global;
 mod local;
 mod merge;
-mod place;
 mod report;
 mod trigger;
 

@@ -112,8 +112,16 @@ pub fn vectors(ledger: &mut Ledger, collection: &Collection, texts: &[Text]) -> 
         .collect())
 }
 
+/// A query whose vector is kept.
+struct Kept {
+    schema: pg_sys::Oid,
+    identity: String,
+    text: String,
+    vector: Option<Vec<f32>>,
+}
+
 thread_local! {
-    static RECENT: RefCell<VecDeque<(pg_sys::Oid, String, String, Option<Vec<f32>>)>> = const { RefCell::new(VecDeque::new()) };
+    static RECENT: RefCell<VecDeque<Kept>> = const { RefCell::new(VecDeque::new()) };
 }
 
 /// The vector of a query, of unit length; nothing for a text that has none. The last ones are kept in the session.
@@ -131,19 +139,27 @@ pub fn query_vector(collection: &Collection, text: &str) -> Result<Option<Vec<f3
     {
         return Err(changed(collection, before, &identity));
     }
+    // A function may answer otherwise after it was replaced.
+    if matches!(model.form, Form::Function(_)) {
+        return ask(collection, model, text);
+    }
     let kept = RECENT.with_borrow(|recent| {
-        let same = |(oid, of, query, _): &&(pg_sys::Oid, String, String, Option<Vec<f32>>)| {
-            *oid == collection.oid && *of == identity && query == text
-        };
-        recent.iter().find(same).map(|(.., vector)| vector.clone())
+        let same = |kept: &&Kept| kept.schema == collection.oid && kept.identity == identity && kept.text == text;
+        recent.iter().find(same).map(|kept| kept.vector.clone())
     });
     if let Some(vector) = kept {
         return Ok(vector);
     }
     let vector = ask(collection, model, text)?;
     if text.len() <= KEPT_BYTES {
+        let kept = Kept {
+            schema: collection.oid,
+            identity,
+            text: text.to_owned(),
+            vector: vector.clone(),
+        };
         RECENT.with_borrow_mut(|recent| {
-            recent.push_front((collection.oid, identity, text.to_owned(), vector.clone()));
+            recent.push_front(kept);
             recent.truncate(KEPT);
         });
     }

@@ -1,9 +1,12 @@
 //! rag_estimate: what a run would ask of models, before it does.
 
+use std::collections::HashSet;
+
 use graphrag_text::chunk::{self, Format};
 use graphrag_text::tokens;
 use pgrx::AnyNumeric;
 use pgrx::prelude::*;
+use sha2::{Digest, Sha256};
 
 use super::{Form, Model, Role, Server, prompts};
 use crate::collection::Collection;
@@ -89,6 +92,7 @@ fn estimate(name: Option<&str>) -> Result<Vec<EstimateRow>> {
 /// The leaves and blocks of the documents that wait to be cut: they are cut here, in memory.
 fn uncut(collection: &Collection) -> Result<(Load, Load)> {
     let (mut leaves, mut blocks) = (Load::default(), Load::default());
+    let mut seen = HashSet::new();
     let sql = "SELECT d.format, d.body FROM {s}.document d \
                WHERE d.id IN (SELECT key::bigint FROM {s}.change WHERE \"table\" = 'document') OR d.body_hash = ''";
     collection.stream(sql, &[], |row| {
@@ -97,11 +101,17 @@ fn uncut(collection: &Collection) -> Result<(Load, Load)> {
         } else {
             Format::Markdown
         };
-        for block in chunk::chunk(&row.need::<String>(2)?, format, &collection.options.chunk, &mut tick) {
+        let body: String = row.need(2)?;
+        for block in chunk::chunk(&body, format, &collection.options.chunk, &mut tick) {
             blocks.items += 1;
             blocks.tokens += block.token_count as i64;
-            leaves.items += block.leaves.len() as i64;
-            leaves.tokens += block.leaves.iter().map(|leaf| leaf.token_count as i64).sum::<i64>();
+            for leaf in block.leaves {
+                // Equal texts are asked once.
+                if seen.insert(Sha256::digest(&body[leaf.bytes])) {
+                    leaves.items += 1;
+                    leaves.tokens += leaf.token_count as i64;
+                }
+            }
         }
         Ok(())
     })?;

@@ -93,17 +93,9 @@ fn probe(collection: &Collection, model: &Model) -> Result<(&'static str, String
         }
         Form::Server(name) => {
             let server = Server::open(name, collection.owner)?;
-            let settings = &server.settings;
-            let wanted = match model.role {
-                Role::Embedder => &settings.embedding_model,
-                Role::Reranker => &settings.rerank_model,
-                _ => &settings.chat_model,
-            };
-            let Some(wanted) = wanted else {
-                return Ok((FAILED, format!("the server has no option {}", option_of(model.role))));
-            };
+            let wanted = server.model(model.role)?;
             Ok(match one_reply(&server, Request::Models)? {
-                Ok(Reply::Models(models)) if models.is_empty() || models.contains(wanted) => {
+                Ok(Reply::Models(models)) if models.is_empty() || models.iter().any(|model| model == wanted) => {
                     (OK, format!("answers, with the model {wanted}"))
                 }
                 Ok(_) => (DEGRADED, format!("answers, and does not list the model {wanted}")),
@@ -126,14 +118,6 @@ fn probe(collection: &Collection, model: &Model) -> Result<(&'static str, String
                 Some(age) => (OK, format!("{count} calls wait, the oldest for {age} s")),
             })
         }
-    }
-}
-
-fn option_of(role: Role) -> &'static str {
-    match role {
-        Role::Embedder => "embedding_model",
-        Role::Reranker => "rerank_model",
-        _ => "chat_model",
     }
 }
 

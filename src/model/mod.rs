@@ -128,7 +128,7 @@ impl Model {
     pub fn tell_if_missing(&self, owner: pg_sys::Oid) -> Result<()> {
         let found = attempt(|| match &self.form {
             Form::Function(name) => Function::resolve(self.role, name).map(drop),
-            Form::Server(name) => Server::open(name, owner).map(drop),
+            Form::Server(_) => self.identity(owner).map(drop),
             Form::BuiltIn | Form::Queue => Ok(()),
         });
         if let Err(caught) = found {
@@ -156,13 +156,9 @@ impl Model {
         let Form::Server(name) = &self.form else {
             return Ok(self.text.clone());
         };
-        let settings = Server::open(name, owner)?.settings;
-        let name = match self.role {
-            Role::Embedder => settings.embedding_model,
-            Role::Reranker => settings.rerank_model,
-            _ => settings.chat_model,
-        };
-        let mut identity = format!("{} {}", self.text, name.unwrap_or_default());
+        let server = Server::open(name, owner)?;
+        let settings = &server.settings;
+        let mut identity = format!("{} {}", self.text, server.model(self.role)?);
         match self.role {
             Role::Embedder => {
                 if let Some(dimensions) = settings.embedding_dimensions {

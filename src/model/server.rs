@@ -14,6 +14,7 @@ use pgrx::PgSqlErrorCode;
 use pgrx::pg_sys::{self, Oid};
 use pgrx::prelude::*;
 
+use super::Role;
 use crate::collection::{literal, quoted};
 use crate::error::{Error, Result, required, sql};
 use crate::pg::frame::{AsUser, Frame, is_superuser};
@@ -84,6 +85,25 @@ struct Parsed {
 }
 
 impl Server {
+    /// The model of the server that a role asks.
+    pub fn model(&self, role: Role) -> Result<&str> {
+        let (option, model) = match role {
+            Role::Embedder => ("embedding_model", &self.settings.embedding_model),
+            Role::Reranker => ("rerank_model", &self.settings.rerank_model),
+            _ => ("chat_model", &self.settings.chat_model),
+        };
+        model.as_deref().ok_or_else(|| {
+            Error::new(
+                PgSqlErrorCode::ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
+                format!("server {} has no {option}", quoted(&self.name)),
+            )
+            .hint(format!(
+                "ALTER SERVER {} OPTIONS (ADD {option} '...');",
+                spi::quote(&self.name)
+            ))
+        })
+    }
+
     /// Opens a server for the owner of a collection, with his key.
     pub fn open(name: &str, owner: Oid) -> Result<Server> {
         let _frame = Frame::enter()?;

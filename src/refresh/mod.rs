@@ -14,7 +14,7 @@ use pgrx::PgSqlErrorCode;
 use pgrx::prelude::*;
 
 use crate::collection::{Collection, literal, quoted};
-use crate::error::{Error, Result, required, sql};
+use crate::error::{Error, Result, at_least, required, sql};
 use crate::pg::{lock, session};
 use run::Run;
 use work::STEPS;
@@ -56,7 +56,7 @@ fn start(name: Option<&str>, max_calls: Option<i64>, steps: Option<Vec<Option<St
         .map(|steps| steps.into_iter().map(check_step).collect::<Result<Vec<_>>>())
         .transpose()?;
     let max_calls = max_calls
-        .map(|calls| crate::error::in_range(Some(calls), "max_calls", 1..=i64::MAX))
+        .map(|calls| at_least(Some(calls), "max_calls", 1))
         .transpose()?;
     forget_run();
     let key = {

@@ -43,6 +43,9 @@ struct Phase {
 impl Run {
     /// A run of the steps asked for; without them, of those that cost nothing or were ordered before.
     pub fn new(collection: &Collection, limit: Option<i64>, steps: Option<Vec<&'static str>>) -> Result<Run> {
+        if let Some(steps) = &steps {
+            order(collection, steps)?;
+        }
         let mut chosen = VecDeque::new();
         let mut left_out = Vec::new();
         for step in STEPS {
@@ -234,7 +237,23 @@ fn is_ordered(collection: &Collection, step: &str) -> Result<bool> {
     if !model.is_paid() {
         return Ok(true);
     }
-    let sql = "SELECT EXISTS (SELECT FROM {s}.setting WHERE key = 'step.' || $1) \
+    let sql = "SELECT EXISTS (SELECT FROM {s}.setting WHERE key = 'step.' || $1 OR key = 'ordered' AND value ? $1) \
                OR EXISTS (SELECT FROM {s}.model_call WHERE step = $1 AND status <> 'forgotten')";
     collection.query_one(sql, &[step.into()], |row| row.need(1))
+}
+
+/// Notes that somebody has asked for these steps.
+fn order(collection: &Collection, steps: &[&'static str]) -> Result<()> {
+    let steps: Vec<&str> = steps
+        .iter()
+        .copied()
+        .filter(|step| !is_ordered(collection, step).unwrap_or(true))
+        .collect();
+    if steps.is_empty() {
+        return Ok(());
+    }
+    let sql = "INSERT INTO {s}.setting (key, value) VALUES ('ordered', to_jsonb($1)) \
+               ON CONFLICT (key) DO UPDATE SET value = setting.value || excluded.value";
+    collection.execute(sql, &[steps.into()])?;
+    Ok(())
 }

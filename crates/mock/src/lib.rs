@@ -21,6 +21,9 @@ pub type ChatFn = dyn Fn(&str, &str) -> String + Send + Sync;
 /// Embeds a text in so many dimensions.
 pub type EmbedFn = dyn Fn(&str, usize) -> Vec<f32> + Send + Sync;
 
+/// Counts the tokens of a text.
+pub type CountFn = dyn Fn(&str) -> usize + Send + Sync;
+
 #[derive(Clone)]
 pub struct Options {
     /// Before each good answer.
@@ -32,10 +35,12 @@ pub struct Options {
     /// What requests must have as their key; status 401 if they have not.
     pub key: Option<String>,
     pub embed: Arc<EmbedFn>,
+    /// How `usage` counts the tokens of a text.
+    pub tokens: Arc<CountFn>,
 }
 
 impl Default for Options {
-    /// No delay, no faults, no key, 8 dimensions; chats are answered by their user message's first words, and texts embedded by
+    /// No delay, no faults, no key, 8 dimensions, a token a word; chats are answered by their user message's first words, and texts embedded by
     /// [`unit_vector`].
     fn default() -> Self {
         Self {
@@ -48,6 +53,7 @@ impl Default for Options {
             }),
             key: None,
             embed: Arc::new(unit_vector),
+            tokens: Arc::new(|text| text.split_whitespace().count()),
         }
     }
 }

@@ -24,10 +24,6 @@ pub fn unit_vector(text: &str, dimensions: usize) -> Vec<f32> {
     numbers.iter().map(|x| (x / length) as f32).collect()
 }
 
-fn words(text: &str) -> usize {
-    text.split_whitespace().count()
-}
-
 /// Answers a request as its fault wants it, and tells whether the connection goes on.
 pub(crate) fn reply(shared: &Shared, call: &mut Call, seen: &Seen, counted: Counted<'_>) -> Result<bool> {
     let mut send = |status: u16, more: &str, body: &str| -> Result<bool> {
@@ -158,7 +154,7 @@ fn good(shared: &Shared, seen: &Seen) -> std::result::Result<Value, (u16, &'stat
         ("POST", "/v1/chat/completions") => Ok(openai_chat(shared, seen)),
         ("POST", "/v1/messages") => Ok(anthropic_chat(shared, seen)),
         ("POST", "/v1/embeddings") => Ok(embeddings(shared, seen)),
-        ("POST", "/v1/rerank") => Ok(rerank(seen)),
+        ("POST", "/v1/rerank") => Ok(rerank(shared, seen)),
         _ => Err((404, "not_found_error")),
     }
 }
@@ -192,7 +188,8 @@ fn chat(shared: &Shared, seen: &Seen, system: &str, user: &str) -> (String, bool
         Some(Fault::Fenced) => format!("Here it is:\n\n```json\n{text}\n```\n\nI hope that it helps."),
         _ => text,
     };
-    let counts = (words(system) + words(user), words(&text));
+    let count = &shared.options.tokens;
+    let counts = (count(system) + count(user), count(&text));
     (text, seen.fault == Some(Fault::Length), counts.0, counts.1)
 }
 
@@ -256,13 +253,13 @@ fn embeddings(shared: &Shared, seen: &Seen) -> Value {
             data.push(json!({"object": "embedding", "index": index, "embedding": vector}));
         }
     }
-    let count: usize = texts.iter().map(|text| words(text)).sum();
+    let count: usize = texts.iter().map(|text| (shared.options.tokens)(text)).sum();
     let usage = json!({"prompt_tokens": count, "total_tokens": count});
     json!({"object": "list", "model": seen.body["model"], "data": data, "usage": usage})
 }
 
 /// Scores a document by the share of the query's words that it has.
-fn rerank(seen: &Seen) -> Value {
+fn rerank(shared: &Shared, seen: &Seen) -> Value {
     let query = seen.body["query"].as_str().unwrap_or_default();
     let documents = texts(&seen.body["documents"]);
     let mut scores: Vec<(usize, f64)> = vec![];
@@ -271,7 +268,10 @@ fn rerank(seen: &Seen) -> Value {
             let hits = query
                 .split_whitespace()
                 .filter(|word| document.split_whitespace().any(|other| other == *word));
-            scores.push((index, hits.count() as f64 / words(query).max(1) as f64));
+            scores.push((
+                index,
+                hits.count() as f64 / query.split_whitespace().count().max(1) as f64,
+            ));
         }
     }
     scores.sort_by(|a, b| b.1.total_cmp(&a.1));
@@ -279,6 +279,7 @@ fn rerank(seen: &Seen) -> Value {
         .iter()
         .map(|(index, score)| json!({"index": index, "relevance_score": score}))
         .collect();
-    let count = words(query) + documents.iter().map(|document| words(document)).sum::<usize>();
+    let tokens = &shared.options.tokens;
+    let count = tokens(query) + documents.iter().map(|document| tokens(document)).sum::<usize>();
     json!({"model": seen.body["model"], "results": results, "usage": {"total_tokens": count}})
 }

@@ -9,6 +9,7 @@ pub mod hash;
 mod lines;
 mod markdown;
 pub mod phrases;
+pub mod place;
 pub mod sentences;
 pub mod stop;
 pub mod summary;

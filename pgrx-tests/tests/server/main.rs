@@ -17,6 +17,7 @@ mod lifecycle;
 mod models_cancel;
 mod models_crash;
 mod models_embedder;
+mod models_estimate;
 mod models_forms;
 mod models_functions;
 mod models_refresh;

@@ -205,6 +205,36 @@ fn models_make_the_same_collection_in_all_forms() {
     }
 }
 
+/// The answers are the same, so going over to another form of the embedder changes nothing, ids included.
+#[test]
+fn models_of_another_form_that_answer_alike_make_the_same_vectors() {
+    let (_database, mut client) = made(["function:own.embed", "server:m", "function:own.extract"]);
+    refresh(&mut client);
+    let expected = contents(&mut client);
+    let nodes: i64 = one(&mut client, "SELECT count(*) + (SELECT count(*) FROM kb.community WHERE text IS NOT NULL) FROM kb.node");
+    for (to, rounds) in [("queue", 2), ("server:m", 1), ("queue", 2), ("function:own.embed", 1)] {
+        run(&mut client, &format!("SELECT rag_alter('kb', '{{\"embedder\": \"{to}\"}}')"));
+        run(&mut client, "CALL rag_refresh('kb', steps => '{embed}')");
+        if rounds > 1 {
+            let waiting = "SELECT waiting FROM rag_status('kb') WHERE step = 'embed'";
+            assert!((1..=nodes).contains(&one::<i64>(&mut client, waiting)), "{to}");
+            assert_eq!(contents(&mut client), expected, "{to}: not yet");
+            assert!(answer_queue(&mut client) > 0);
+            run(&mut client, "CALL rag_refresh('kb', steps => '{embed}')");
+        }
+        let setting = "SELECT string_agg(key || value, ' ' ORDER BY key) FROM kb.setting WHERE key IN ('embedder', 'next_embedder')";
+        assert_eq!(one::<String>(&mut client, setting), format!("embedder\"{to}\""));
+        same(to, &contents(&mut client), &expected);
+        if to == "queue" {
+            let error = client.batch_execute("SELECT raptor_search('kb', 'Anna1')").unwrap_err();
+            assert!(told(&error).starts_with("55000 the embedder of this collection is a queue"), "{error:?}");
+        }
+        // And all steps find nothing to do.
+        assert_eq!(refresh(&mut client), 1, "{to}");
+        same(to, &contents(&mut client), &expected);
+    }
+}
+
 #[test]
 fn models_queue_takes_answers_as_providers_give_them_and_no_garbage() {
     let (_database, mut client) = made(["builtin:hash", "queue", "queue"]);

@@ -137,7 +137,7 @@ fn models_function_is_found_by_its_name() {
         code(by_name("'db.own.embed'")),
         "22023 the name of an embedder needs a schema"
     );
-    assert_eq!(code(by_name("''")), "22023 string is not a valid identifier: \"\"");
+    assert_eq!(code(by_name("''")), "22023 unknown embedder \"function:\"");
     assert_eq!(
         code(by_name("'own.embed(text)'")),
         "22023 string is not a valid identifier: \"own.embed(text)\""

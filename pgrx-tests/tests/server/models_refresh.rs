@@ -10,7 +10,7 @@ use pg_graphrag_tests::Database;
 use postgres::Client;
 
 use crate::models_support::{
-    Heard, Running, answer, chat_reply, collection, create_server, documents, items, mock, passage, serve, told, until,
+    Heard, Running, answer, chat_reply, collection, create_server, documents, items, mock, passage, serve, threads, told, until,
     vectors_reply,
 };
 use crate::support::{add, failure, list, one, refused, run};
@@ -106,13 +106,18 @@ fn models_are_paid_again_after_a_rollback_but_not_for_what_a_refresh_got() {
 
 #[test]
 fn models_get_each_call_of_two_sessions_once() {
-    for other in [
-        "CALL rag_refresh('kb', steps => '{embed,tree,extract,communities,reports}')",
-        "SELECT graph_extract('kb')",
-        "SELECT raptor_build('kb')",
+    for (other, isolation) in [
+        ("CALL rag_refresh('kb', steps => '{embed,tree,extract,communities,reports}')", "read committed"),
+        ("CALL rag_refresh('kb', steps => '{extract}')", "serializable"),
+        ("SELECT graph_extract('kb')", "read committed"),
+        ("SELECT raptor_build('kb')", "read committed"),
     ] {
         let database = Database::new();
         let mut client = database.client();
+        run(
+            &mut client,
+            &format!("ALTER DATABASE {} SET default_transaction_isolation = '{isolation}'", database.name()),
+        );
         let mock = mock(|options| options.delay = Duration::from_millis(20));
         let models = ", 'server:m', 'server:m', 'server:m'";
         collection(&mut client, &mock, ", batch_size '7'", models);
@@ -266,6 +271,39 @@ fn models_progress_is_seen_by_other_sessions() {
     seen.dedup();
     assert!(seen.len() > 1 && seen.is_sorted(), "{seen:?}");
     assert_eq!(status(&mut client, "extract"), [80, 0, 0, 80, 0]);
+}
+
+#[test]
+fn models_refresh_ends_with_its_collection_or_its_server() {
+    for (change, code) in [
+        ("SELECT rag_drop('kb')", "3F000"),
+        ("ALTER SCHEMA kb RENAME TO other", "3F000"),
+        ("DROP SERVER m CASCADE", ""),
+        ("ALTER SERVER m OPTIONS (SET base_url 'http://127.0.0.1:9/v1')", ""),
+        ("SELECT rag_alter('kb', '{\"extractor\": \"builtin:cooccurrence\"}')", ""),
+    ] {
+        let database = Database::new();
+        let mut client = database.client();
+        let mock = mock(|options| options.delay = Duration::from_millis(50));
+        collection(&mut client, &mock, ", concurrency '2'", ", extractor => 'server:m'");
+        run(&mut client, &documents(60));
+        let running = Running::start(database.client(), EXTRACT);
+        let pid = running.pid;
+        until("something is committed", || status(&mut client, "extract")[3] > 0);
+        run(&mut client, change);
+        let (result, mut session) = running.end();
+        let ended = result.err().and_then(|error| error.code().map(|code| code.code().to_owned()));
+        assert_eq!(ended.unwrap_or_default(), code, "{change}");
+        run(&mut session, "SELECT 1");
+        assert_eq!(threads(pid), 1, "{change}");
+        let locks = "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' \
+                     AND database = (SELECT oid FROM pg_database WHERE datname = current_database())";
+        assert_eq!(one::<i64>(&mut client, locks), 0, "{change}");
+        if code.is_empty() {
+            // What was in use when it began was used to the end, or the built-in model did the rest.
+            assert_eq!(status(&mut client, "extract")[0], 60, "{change}");
+        }
+    }
 }
 
 #[test]
