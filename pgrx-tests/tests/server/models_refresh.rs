@@ -106,18 +106,13 @@ fn models_are_paid_again_after_a_rollback_but_not_for_what_a_refresh_got() {
 
 #[test]
 fn models_get_each_call_of_two_sessions_once() {
-    for (other, isolation) in [
-        ("CALL rag_refresh('kb', steps => '{embed,tree,extract,communities,reports}')", "read committed"),
-        ("CALL rag_refresh('kb', steps => '{extract}')", "serializable"),
-        ("SELECT graph_extract('kb')", "read committed"),
-        ("SELECT raptor_build('kb')", "read committed"),
+    for other in [
+        "CALL rag_refresh('kb', steps => '{embed,tree,extract,communities,reports}')",
+        "SELECT graph_extract('kb')",
+        "SELECT raptor_build('kb')",
     ] {
         let database = Database::new();
         let mut client = database.client();
-        run(
-            &mut client,
-            &format!("ALTER DATABASE {} SET default_transaction_isolation = '{isolation}'", database.name()),
-        );
         let mock = mock(|options| options.delay = Duration::from_millis(20));
         let models = ", 'server:m', 'server:m', 'server:m'";
         collection(&mut client, &mock, ", batch_size '7'", models);
@@ -292,8 +287,10 @@ fn models_refresh_ends_with_its_collection_or_its_server() {
         until("something is committed", || status(&mut client, "extract")[3] > 0);
         run(&mut client, change);
         let (result, mut session) = running.end();
-        let ended = result.err().and_then(|error| error.code().map(|code| code.code().to_owned()));
-        assert_eq!(ended.unwrap_or_default(), code, "{change}");
+        let ended = result.err().map_or(String::new(), |error| told(&error));
+        // It may be gone between two looks at the catalogue.
+        let expected = if code.is_empty() { ended.is_empty() } else { [code, "42P01"].contains(&&ended[..5]) };
+        assert!(expected, "{change}: {ended}");
         run(&mut session, "SELECT 1");
         assert_eq!(threads(pid), 1, "{change}");
         let locks = "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' \
