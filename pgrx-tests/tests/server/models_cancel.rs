@@ -88,7 +88,10 @@ fn hang(client: &mut Client, mock: &Mock, full: &Full, phase: Phase) {
 
 fn answer(client: &mut Client, mock: &Mock) {
     mock.set_faults(Faults::None);
-    run(client, &format!("ALTER SERVER m OPTIONS (SET base_url '{}')", mock.base_url()));
+    run(
+        client,
+        &format!("ALTER SERVER m OPTIONS (SET base_url '{}')", mock.base_url()),
+    );
 }
 
 /// Waits until the calls of a backend hang.
@@ -110,7 +113,12 @@ fn until_it_hangs(mock: &Mock, phase: Phase, running: &Running) {
 fn prepared(client: &mut Client) -> (Mock, Full) {
     let mock = mock(|_| {});
     let full = Full::new();
-    collection(client, &mock, ", concurrency '3'", ", embedder => 'server:m', extractor => 'server:m'");
+    collection(
+        client,
+        &mock,
+        ", concurrency '3'",
+        ", embedder => 'server:m', extractor => 'server:m'",
+    );
     run(client, &documents(4));
     (mock, full)
 }

@@ -40,12 +40,14 @@ fn kill(pid: i32) {
 fn faults(seed: u64, count: usize) -> Faults {
     let fault = |number: usize| {
         let draw = mix(seed ^ mix(number as u64));
-        let (kind, rare) = ((draw % 100) / 3, (draw >> 32) % 30 == 0);
+        let (kind, rare) = ((draw % 100) / 3, (draw >> 32).is_multiple_of(30));
         Some(match kind {
             0 => Fault::Refuse,
             1 => Fault::CloseSocket,
             2 => Fault::Delay(Duration::from_millis(500)),
-            3 => Fault::TooMany { retry_after: Some(u32::from(rare)) },
+            3 => Fault::TooMany {
+                retry_after: Some(u32::from(rare)),
+            },
             4 => Fault::Status(500),
             5 => Fault::CutBody,
             6 => Fault::Garbage,
@@ -81,7 +83,9 @@ fn models_lose_nothing_when_the_server_fails_and_the_backend_is_killed() {
         calls += 1;
         assert!(calls < 20, "it does not come to an end");
         if let Some(&point) = points.first() {
-            until("the point of the kill", || mock.answered() as u64 >= point || running.is_finished());
+            until("the point of the kill", || {
+                mock.answered() as u64 >= point || running.is_finished()
+            });
             assert!(!running.is_finished(), "it ended too early");
             let before = mock.answered() - mock.distinct();
             kill(running.pid);
@@ -101,7 +105,10 @@ fn models_lose_nothing_when_the_server_fails_and_the_backend_is_killed() {
     let mut client = connected(&cluster);
     let sums = "SELECT count(*) || ' ' || count(*) FILTER (WHERE status = 'done') || ' ' || \
                   count(*) FILTER (WHERE status = 'failed' AND error > ' ') FROM kb.model_call";
-    let sums: Vec<u64> = one::<String>(&mut client, sums).split(' ').map(|n| n.parse().unwrap()).collect();
+    let sums: Vec<u64> = one::<String>(&mut client, sums)
+        .split(' ')
+        .map(|n| n.parse().unwrap())
+        .collect();
     let reasons: Vec<String> = list(
         &mut client,
         "SELECT count(*) || ' ' || error FROM kb.model_call WHERE error IS NOT NULL GROUP BY error ORDER BY 1",
@@ -122,7 +129,10 @@ fn models_lose_nothing_when_the_server_fails_and_the_backend_is_killed() {
     let in_the_air = 2 * CONCURRENCY;
     for two in twice.windows(2) {
         let again = two[1] - two[0];
-        assert!(again <= in_the_air, "{again} were answered twice after a kill, {in_the_air} may be");
+        assert!(
+            again <= in_the_air,
+            "{again} were answered twice after a kill, {in_the_air} may be"
+        );
     }
 }
 
@@ -139,7 +149,9 @@ fn models_are_asked_again_only_for_what_was_in_the_air_when_the_backend_was_kill
     for point in [200, 450, 700, 1001] {
         let session = connected(&cluster);
         let running = Running::start(session, "CALL rag_refresh('kb', steps => '{extract}')");
-        until("the point of the kill", || mock.distinct() >= point || running.is_finished());
+        until("the point of the kill", || {
+            mock.distinct() >= point || running.is_finished()
+        });
         if point < 1000 {
             kill(running.pid);
         }
@@ -149,5 +161,8 @@ fn models_are_asked_again_only_for_what_was_in_the_air_when_the_backend_was_kill
     println!("answered twice: {twice:?}");
     assert_eq!(mock.distinct(), 1000);
     let most = twice.windows(2).map(|two| two[1] - two[0]).max();
-    assert!(most <= Some(2 * CONCURRENCY), "{most:?} of one kill were answered twice");
+    assert!(
+        most <= Some(2 * CONCURRENCY),
+        "{most:?} of one kill were answered twice"
+    );
 }

@@ -41,7 +41,13 @@ fn made(models: [&str; 3]) -> (Database, Client) {
     let mock = models.iter().any(|model| model.starts_with("server:"));
     if mock {
         let mock = alike(database.client());
-        run(&mut client, &create_server("m", &mock.base_url(), ", concurrency '3', batch_size '5'"));
+        let more = ", concurrency '3', batch_size '5'";
+        run(
+            &mut client,
+            &(create_server("m", &mock.base_url(), more)
+                + &create_server("a", &mock.base_url(), ", api 'anthropic'")
+                + &create_server("plain", &mock.base_url(), ", structured_output 'none', temperature '1'")),
+        );
         // It lives as long as the process.
         std::mem::forget(mock);
     }
@@ -80,7 +86,10 @@ fn chat(client: &mut Client, system: &str, user: &str) -> String {
 }
 
 fn embed(client: &mut Client, text: &str) -> Vec<f32> {
-    client.query_one("SELECT own.embed($1)", &[&text]).expect("a vector").get(0)
+    client
+        .query_one("SELECT own.embed($1)", &[&text])
+        .expect("a vector")
+        .get(0)
 }
 
 /// A server that answers as the functions of the database do.
@@ -105,7 +114,9 @@ fn answer_queue(client: &mut Client) -> usize {
                 let vector = embed(client, request["input"].as_str().expect("a text"));
                 match number % 2 {
                     0 => json!(vector),
-                    _ => json!({"object": "list", "data": [{"index": 0, "embedding": vector}], "usage": {"prompt_tokens": 3}}),
+                    _ => {
+                        json!({"object": "list", "data": [{"index": 0, "embedding": vector}], "usage": {"prompt_tokens": 3}})
+                    }
                 }
             }
             _ => {
@@ -113,10 +124,14 @@ fn answer_queue(client: &mut Client) -> usize {
                 let text = chat(client, part(0), part(1));
                 match number % 4 {
                     0 => json!(text),
-                    1 => json!({"choices": [{"message": {"role": "assistant", "content": text}, "finish_reason": "stop"}],
-                                "usage": {"prompt_tokens": 7, "completion_tokens": 2}}),
-                    2 => json!({"type": "message", "content": [{"type": "text", "text": text}], "stop_reason": "end_turn",
-                                "usage": {"input_tokens": 7, "output_tokens": 2}}),
+                    1 => {
+                        json!({"choices": [{"message": {"role": "assistant", "content": text}, "finish_reason": "stop"}],
+                                "usage": {"prompt_tokens": 7, "completion_tokens": 2}})
+                    }
+                    2 => {
+                        json!({"type": "message", "content": [{"type": "text", "text": text}], "stop_reason": "end_turn",
+                                "usage": {"input_tokens": 7, "output_tokens": 2}})
+                    }
                     _ => match serde_json::from_str::<Value>(&text) {
                         Ok(object) => object,
                         Err(_) => json!(text),
@@ -132,11 +147,25 @@ fn answer_queue(client: &mut Client) -> usize {
 
 /// All that was made, ids included.
 fn contents(client: &mut Client) -> Vec<String> {
-    let documents = "SELECT 'document ' || (to_jsonb(d) - '{created_at,updated_at}'::text[])::text FROM kb.document d ORDER BY 1";
+    let documents =
+        "SELECT 'document ' || (to_jsonb(d) - '{created_at,updated_at}'::text[])::text FROM kb.document d ORDER BY 1";
     let mut rows: Vec<String> = list(client, documents);
     for table in [
-        "block", "node", "node_child", "node_source", "posting", "term", "entity", "entity_alias", "mention", "relation",
-        "evidence", "claim", "community", "community_entity", "community_source",
+        "block",
+        "node",
+        "node_child",
+        "node_source",
+        "posting",
+        "term",
+        "entity",
+        "entity_alias",
+        "mention",
+        "relation",
+        "evidence",
+        "claim",
+        "community",
+        "community_entity",
+        "community_source",
     ] {
         rows.extend(list::<String>(
             client,
@@ -177,10 +206,15 @@ fn models_make_the_same_collection_in_all_forms() {
     let (_database, mut client) = made(functions);
     assert_eq!(refresh(&mut client), 1);
     let expected = contents(&mut client);
-    let counts: Vec<i64> = ["node WHERE level > 1", "relation", "evidence", "community WHERE text IS NOT NULL"]
-        .iter()
-        .map(|table| one(&mut client, &format!("SELECT count(*) FROM kb.{table}")))
-        .collect();
+    let counts: Vec<i64> = [
+        "node WHERE level > 1",
+        "relation",
+        "evidence",
+        "community WHERE text IS NOT NULL",
+    ]
+    .iter()
+    .map(|table| one(&mut client, &format!("SELECT count(*) FROM kb.{table}")))
+    .collect();
     assert!(counts.iter().all(|count| *count > 0), "{counts:?}");
 
     for models in [
@@ -188,6 +222,8 @@ fn models_make_the_same_collection_in_all_forms() {
         ["queue", "queue", "queue"],
         ["server:m", "queue", "function:own.extract"],
         ["function:own.embed", "server:m", "queue"],
+        ["function:own.embed", "server:a", "server:plain"],
+        ["server:plain", "server:plain", "server:a"],
     ] {
         let (_database, mut client) = made(models);
         let rounds = refresh(&mut client);
@@ -211,9 +247,15 @@ fn models_of_another_form_that_answer_alike_make_the_same_vectors() {
     let (_database, mut client) = made(["function:own.embed", "server:m", "function:own.extract"]);
     refresh(&mut client);
     let expected = contents(&mut client);
-    let nodes: i64 = one(&mut client, "SELECT count(*) + (SELECT count(*) FROM kb.community WHERE text IS NOT NULL) FROM kb.node");
+    let nodes: i64 = one(
+        &mut client,
+        "SELECT count(*) + (SELECT count(*) FROM kb.community WHERE text IS NOT NULL) FROM kb.node",
+    );
     for (to, rounds) in [("queue", 2), ("server:m", 1), ("queue", 2), ("function:own.embed", 1)] {
-        run(&mut client, &format!("SELECT rag_alter('kb', '{{\"embedder\": \"{to}\"}}')"));
+        run(
+            &mut client,
+            &format!("SELECT rag_alter('kb', '{{\"embedder\": \"{to}\"}}')"),
+        );
         run(&mut client, "CALL rag_refresh('kb', steps => '{embed}')");
         if rounds > 1 {
             let waiting = "SELECT waiting FROM rag_status('kb') WHERE step = 'embed'";
@@ -227,7 +269,10 @@ fn models_of_another_form_that_answer_alike_make_the_same_vectors() {
         same(to, &contents(&mut client), &expected);
         if to == "queue" {
             let error = client.batch_execute("SELECT raptor_search('kb', 'Anna1')").unwrap_err();
-            assert!(told(&error).starts_with("55000 the embedder of this collection is a queue"), "{error:?}");
+            assert!(
+                told(&error).starts_with("55000 the embedder of this collection is a queue"),
+                "{error:?}"
+            );
         }
         // And all steps find nothing to do.
         assert_eq!(refresh(&mut client), 1, "{to}");
@@ -245,8 +290,14 @@ fn models_queue_takes_answers_as_providers_give_them_and_no_garbage() {
     let good = json!({"entities": [{"name": "Anna"}], "relations": [{"subject": "Anna", "predicate": "met", "object": "Bert"}]});
     let text = good.to_string();
     let answers = [
-        (json!({"choices": [{"message": {"content": text}, "finish_reason": "stop"}]}), "done {}"),
-        (json!({"content": [{"type": "tool_use", "name": "extraction", "input": good}], "stop_reason": "tool_use"}), "done {}"),
+        (
+            json!({"choices": [{"message": {"content": text}, "finish_reason": "stop"}]}),
+            "done {}",
+        ),
+        (
+            json!({"content": [{"type": "tool_use", "name": "extraction", "input": good}], "stop_reason": "tool_use"}),
+            "done {}",
+        ),
         (json!(text), "done {}"),
         (good.clone(), "done {}"),
         (json!({"text": text}), "done {}"),
@@ -254,8 +305,14 @@ fn models_queue_takes_answers_as_providers_give_them_and_no_garbage() {
         (json!("no idea"), "failed the reply holds no entities and no relations"),
         (json!(""), "failed the reply is empty"),
         (json!(17), "failed the reply holds no entities and no relations"),
-        (json!({"choices": []}), "failed the reply does not have the expected form"),
-        (json!({"error": {"message": "overloaded"}}), "failed the reply holds no entities and no relations"),
+        (
+            json!({"choices": []}),
+            "failed the reply does not have the expected form",
+        ),
+        (
+            json!({"error": {"message": "overloaded"}}),
+            "failed the reply holds no entities and no relations",
+        ),
         (json!({"content": []}), "failed the reply is empty"),
     ];
     for (key, (response, _)) in keys.iter().zip(&answers) {
@@ -274,7 +331,10 @@ fn models_queue_takes_answers_as_providers_give_them_and_no_garbage() {
     run(&mut client, "CALL rag_refresh('kb', steps => '{extract}')");
     let state = "SELECT string_agg(status || attempts, ' ' ORDER BY id) FROM kb.model_call WHERE request <> '{}'";
     assert_eq!(one::<String>(&mut client, state), ["pending1"; 6].join(" "));
-    let asked: i64 = one(&mut client, "SELECT count(*) FROM kb.model_call WHERE request -> 'messages' IS NOT NULL AND response IS NULL");
+    let asked: i64 = one(
+        &mut client,
+        "SELECT count(*) FROM kb.model_call WHERE request -> 'messages' IS NOT NULL AND response IS NULL",
+    );
     assert_eq!(asked, 6);
 
     // Vectors that are none.
@@ -290,8 +350,14 @@ fn models_queue_takes_answers_as_providers_give_them_and_no_garbage() {
         (json!([0, 0, 0, 0, 0, 0, 0, 0]), "done "),
         (json!("text"), "failed the response holds no vector"),
         (json!(["a"]), "failed the vector holds something that is no number"),
-        (json!([1, null, 0, 0, 0, 0, 0, 0]), "failed the vector holds something that is no number"),
-        (json!([1e300, 0, 0, 0, 0, 0, 0, 0]), "failed the vector holds something that is no number"),
+        (
+            json!([1, null, 0, 0, 0, 0, 0, 0]),
+            "failed the vector holds something that is no number",
+        ),
+        (
+            json!([1e300, 0, 0, 0, 0, 0, 0, 0]),
+            "failed the vector holds something that is no number",
+        ),
     ];
     assert!(keys.len() >= answers.len(), "{}", keys.len());
     let answer = "UPDATE kb.model_call SET response = $2, status = 'done' WHERE key = $1";
@@ -308,6 +374,11 @@ fn models_queue_takes_answers_as_providers_give_them_and_no_garbage() {
     let sql = "SELECT key FROM kb.model_call WHERE status = 'pending' ORDER BY id LIMIT 1";
     let key: Vec<u8> = one(&mut client, sql);
     client.execute(answer, &[&key, &json!([1, 2])]).unwrap();
-    let error = client.batch_execute("CALL rag_refresh('kb', steps => '{embed}')").unwrap_err();
-    assert!(told(&error).starts_with("22000 the embedder answers vectors of 2 dimensions, collection \"kb\" has 8"), "{error:?}");
+    let error = client
+        .batch_execute("CALL rag_refresh('kb', steps => '{embed}')")
+        .unwrap_err();
+    assert!(
+        told(&error).starts_with("22000 the embedder answers vectors of 2 dimensions, collection \"kb\" has 8"),
+        "{error:?}"
+    );
 }

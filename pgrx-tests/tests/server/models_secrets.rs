@@ -56,7 +56,9 @@ fn models_keys_prompts_and_replies_show_nowhere() {
         Faults::Always(Fault::Status(401)),
         Faults::Always(Fault::Status(500)),
         Faults::Always(Fault::Quota),
-        Faults::Always(Fault::TooMany { retry_after: Some(3600) }),
+        Faults::Always(Fault::TooMany {
+            retry_after: Some(3600),
+        }),
         Faults::Always(Fault::Garbage),
         Faults::Always(Fault::CutBody),
         Faults::Always(Fault::CloseSocket),
@@ -107,7 +109,10 @@ fn models_keys_prompts_and_replies_show_nowhere() {
     }
     assert!(failures > 50, "{failures} {told_all:#?}");
     // Cancelled in the middle of a call.
-    run(&mut heard.client, "INSERT INTO kb.document (body) VALUES ('Zwetschge88 is late.'); ALTER SERVER m OPTIONS (SET timeout_ms '60000')");
+    run(
+        &mut heard.client,
+        "INSERT INTO kb.document (body) VALUES ('Zwetschge88 is late.'); ALTER SERVER m OPTIONS (SET timeout_ms '60000')",
+    );
     mock.set_faults(Faults::Always(Fault::HangBody));
     mock.reset();
     for call in &calls[..5] {
@@ -121,13 +126,19 @@ fn models_keys_prompts_and_replies_show_nowhere() {
     let log = database.log().split_off(before);
     assert!(log.contains("canceling statement due to user request") && log.contains("status 401"));
     told_all.push(log);
-    told_all.extend(list::<String>(&mut heard.client, "SELECT concat_ws(' ', error, model, step) FROM kb.model_call"));
+    told_all.extend(list::<String>(
+        &mut heard.client,
+        "SELECT concat_ws(' ', error, model, step) FROM kb.model_call",
+    ));
     for text in &told_all {
         for secret in SECRETS {
             assert!(!text.contains(secret), "{secret} shows in {text}");
         }
     }
-    let asked: i64 = one(&mut heard.client, "SELECT count(*) FROM kb.model_call WHERE request::text LIKE '%Zwetschge88%'");
+    let asked: i64 = one(
+        &mut heard.client,
+        "SELECT count(*) FROM kb.model_call WHERE request::text LIKE '%Zwetschge88%'",
+    );
     assert!(asked > 0);
     // They were sent, and so could have shown.
     let sent = format!("{:?}", mock.log());

@@ -43,9 +43,15 @@ pub fn answer(system: &str, user: &str) -> String {
         return json!({"title": "A title", "summary": format!("A report of {} bytes.", user.len()), "rating": 5, "findings": []})
             .to_string();
     }
-    let words: Vec<&str> = user.split_whitespace().filter(|word| !word.contains(['<', '>', '='])).take(6).collect();
+    let words: Vec<&str> = user
+        .split_whitespace()
+        .filter(|word| !word.contains(['<', '>', '=']))
+        .take(6)
+        .collect();
     // Another text has another summary.
-    let sum = user.bytes().fold(7_u32, |sum, byte| sum.wrapping_mul(31).wrapping_add(byte.into()));
+    let sum = user
+        .bytes()
+        .fold(7_u32, |sum, byte| sum.wrapping_mul(31).wrapping_add(byte.into()));
     format!("Summary {sum}: {}.", words.join(" "))
 }
 
