@@ -41,7 +41,7 @@ COMMENT ON FUNCTION @extschema@.rag_embed(text, text) IS
 COMMENT ON FUNCTION @extschema@.raptor_build(text, text, int, int) IS
 'Builds the tree of summaries anew, one root a partition, after cutting documents that wait for it. Readers see the old tree until you commit.
 method: greedy (each leaf in canonical order takes its cluster_size - 1 nearest free neighbours by cosine; after RAPTOR, Sarthi et al. 2024).
-max_levels: NULL goes on to one root. cluster_size: NULL takes the setting. Columns: level (0 = leaves), nodes, calls (of a paid model).
+max_levels: NULL goes on to one root. cluster_size: NULL takes the setting. Columns: level (0 = leaves), nodes, calls (items asked of models that are not built in).
 Errors: 53200 if the vectors do not fit graphrag.build_memory, 42501 unless you are a member of the owning role.';
 
 COMMENT ON FUNCTION @extschema@.raptor_search(text, text, int, jsonb, text, int, bigint[]) IS
@@ -56,7 +56,7 @@ COMMENT ON FUNCTION @extschema@.raptor_search(text, vector, int, jsonb, text, in
 COMMENT ON FUNCTION @extschema@.graph_extract(text) IS
 'Reads the blocks that were not read yet and writes what they say of entities and relations, with the verbatim sentence and its offsets as evidence.
 builtin:cooccurrence finds noun phrases by capitals, repetition and stop words, and links those of one sentence; the words between them are the predicate.
-Columns: blocks read, entities and relations that they touch, failed blocks, calls (of a paid model).';
+Columns: blocks read, entities and relations that they touch, failed blocks, calls (items asked of models that are not built in).';
 
 COMMENT ON FUNCTION @extschema@.graph_add(text, text, text, text, text, bigint, jsonb, text, float8) IS
 'Adds the relation subject - predicate -> object and its entities, or adds to it if it exists; answers its id. Names are compared folded: case, width, spaces, underscores and quotes do not count.
@@ -70,7 +70,7 @@ Columns: level, communities (entities without a relation are one each), largest 
 
 COMMENT ON FUNCTION @extschema@.graph_summarize(text, int) IS
 'Writes the reports of communities of two or more entities that have none or a stale one: title, summary, findings and a rating from 0 to 10 by the amount of evidence.
-level: only this one. Columns: level, reports written, failed, calls (of a paid model).';
+level: only this one. Columns: level, reports written, failed, calls (items asked of models that are not built in).';
 
 COMMENT ON FUNCTION @extschema@.graph_global(text, text, int, int, jsonb, bigint[]) IS
 'The k (default 5) community reports nearest to a question by cosine: themes that no single passage states. level: NULL ranks all.

@@ -106,6 +106,48 @@ SELECT * FROM graph_local('kb', 'Port Ellen', hops => 0);
 SELECT * FROM graph_global('kb', 'crane', level => -1);
 \echo :LAST_ERROR_SQLSTATE
 
+-- Models.
+SELECT rag_create('k3', dimensions => 8, summarizer => 'server:nowhere', extractor => 'function:nowhere.extract');
+INSERT INTO k3.document (body) VALUES ('Port Ellen has one crane.'), ('The crane lifts five tonnes.');
+SELECT * FROM raptor_build('k3');
+\echo :LAST_ERROR_SQLSTATE
+SELECT * FROM graph_extract('k3');
+\echo :LAST_ERROR_SQLSTATE
+SELECT rag_alter('k3', '{"extractor": "function:lower"}');
+SELECT * FROM graph_extract('k3');
+\echo :LAST_ERROR_SQLSTATE
+SELECT rag_alter('k3', '{"answerer": "queue"}');
+\echo :LAST_ERROR_SQLSTATE
+SELECT rag_alter('k3', '{"answer_prompt": ""}');
+\echo :LAST_ERROR_SQLSTATE
+SELECT rag_ask('kb', 'How many cranes?');
+\echo :LAST_ERROR_SQLSTATE
+SELECT rag_create('k4', dimensions => 8, embedder => 'queue');
+SELECT * FROM raptor_search('k4', 'crane');
+\echo :LAST_ERROR_SQLSTATE
+CALL rag_refresh('kb', steps => '{all}');
+\echo :LAST_ERROR_SQLSTATE
+CALL rag_refresh('kb', max_calls => 0);
+\echo :LAST_ERROR_SQLSTATE
+BEGIN;
+CALL rag_refresh('kb');
+\echo :LAST_ERROR_SQLSTATE
+ROLLBACK;
+CREATE SERVER gpt FOREIGN DATA WRAPPER graphrag_model OPTIONS (chat_model 'gpt');
+\echo :LAST_ERROR_SQLSTATE
+CREATE SERVER gpt FOREIGN DATA WRAPPER graphrag_model OPTIONS (base_url 'api.openai.com/v1', chat_model 'gpt');
+\echo :LAST_ERROR_SQLSTATE
+CREATE SERVER gpt FOREIGN DATA WRAPPER graphrag_model OPTIONS (base_url 'https://api.openai.com/v1', price_in 'cheap');
+\echo :LAST_ERROR_SQLSTATE
+CREATE SERVER gpt FOREIGN DATA WRAPPER graphrag_model OPTIONS (base_url 'https://api.openai.com/v1', embedding_model 'e');
+SELECT rag_alter('k3', '{"summarizer": "server:gpt"}');
+SELECT * FROM raptor_build('k3');
+\echo :LAST_ERROR_SQLSTATE
+CREATE USER MAPPING FOR PUBLIC SERVER gpt OPTIONS (password 'secret');
+\echo :LAST_ERROR_SQLSTATE
+CREATE FOREIGN TABLE chat (answer text) SERVER gpt;
+\echo :LAST_ERROR_SQLSTATE
+
 -- Rights, memory, a read-only transaction.
 CREATE ROLE golden_reader;
 SET ROLE golden_reader;

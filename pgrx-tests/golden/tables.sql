@@ -12,6 +12,8 @@ FROM pg_class WHERE relnamespace = 'kb'::regnamespace AND relkind = 'r' ORDER BY
 \d kb.relation
 \d kb.evidence
 \d kb.community
+\d kb.model_call
+\d kb.model_call_source
 \d kb.change
 SELECT * FROM kb.setting ORDER BY key;
 -- The index by vector is made by the first function that builds.

@@ -42,6 +42,7 @@ fn alter(name: Option<&str>, settings: Option<Json>) -> Result<()> {
     for model in options.models().filter(|model| changes.contains_key(model.role.name())) {
         model.tell_if_missing(collection.owner)?;
     }
+    tell_what_it_costs(&collection, &options, &changes)?;
     if let Some(Value::String(_)) = changes.remove("embedder") {
         take_embedder(&collection, &options.embedder)?;
     }
@@ -54,6 +55,35 @@ fn alter(name: Option<&str>, settings: Option<Json>) -> Result<()> {
         if queued > 0 {
             let documents = count(queued as i64, "document", "documents");
             notice!("{documents} will be cut anew by the next build function");
+        }
+    }
+    Ok(())
+}
+
+/// Says what a paid model will be asked for that nobody has ordered of it, but of the one before.
+fn tell_what_it_costs(collection: &Collection, options: &Options, changes: &Map<String, Value>) -> Result<()> {
+    for (model, steps) in [
+        (&options.summarizer, &["tree", "reports"][..]),
+        (&options.extractor, &["extract"]),
+    ] {
+        if !model.is_paid() || !changes.contains_key(model.role.name()) {
+            continue;
+        }
+        let sql =
+            "SELECT substr(key, 6) FROM {s}.setting WHERE key = ANY (SELECT 'step.' || unnest($1)) ORDER BY key DESC";
+        let built: Vec<String> = collection.query(sql, &[steps.to_vec().into()], |row| row.need(1))?;
+        if !built.is_empty() {
+            let literal = literal(&collection.name);
+            notice(
+                format!(
+                    "{} will be asked by the next rag_refresh for what is new or changed: {}",
+                    model.text,
+                    built.join(", ")
+                ),
+                format!(
+                    "SELECT * FROM rag_estimate({literal}) says what that costs; CALL rag_refresh({literal}, steps => ...) leaves it out."
+                ),
+            );
         }
     }
     Ok(())
@@ -81,10 +111,7 @@ fn take_embedder(collection: &Collection, model: &Model) -> Result<()> {
     if has_vectors {
         set("next_embedder")?;
         notice(
-            format!(
-                "search answers from the vectors of {} until all texts are embedded by {}",
-                options.embedder.text, model.text
-            ),
+            options.until_embedded(model),
             format!("CALL rag_refresh({}) embeds them.", literal(&collection.name)),
         );
         return Ok(());

@@ -296,7 +296,7 @@ fn must_own(name: &str, owner: pg_sys::Oid) -> Result<()> {
         "Functions that write need a member of the owning role {}.",
         quoted(&role)
     ))
-    .hint("With INSERT, UPDATE or DELETE granted on its table document you can write documents directly."))
+    .hint("With INSERT, UPDATE or DELETE granted on its table document you can write documents directly, with SELECT search."))
 }
 
 /// 25006 where nothing can be written; on a standby PostgreSQL itself would only say that it cannot give a transaction id.

@@ -161,6 +161,21 @@ impl Options {
             .chain(&self.reranker)
     }
 
+    /// What search does until all texts are embedded by another embedder.
+    pub fn until_embedded(&self, next: &Model) -> String {
+        // The same name with another model behind it: the old one cannot be asked any more.
+        match *next == self.embedder {
+            true => format!(
+                "search by text is refused until all texts are embedded anew by {}",
+                next.text
+            ),
+            false => format!(
+                "search answers from the vectors of {} until all texts are embedded by {}",
+                self.embedder.text, next.text
+            ),
+        }
+    }
+
     pub fn stop_words(&self) -> &'static stop::StopWords {
         stop::words(&self.language)
     }

@@ -59,11 +59,11 @@ fn status(name: Option<&str>) -> Result<Vec<StatusRow>> {
          UNION ALL SELECT 6, 'reports', count(*), count(text) FILTER (WHERE NOT stale), 'summarizer' \
            FROM {s}.community WHERE size > 1) \
        SELECT c.step, c.total, c.done, greatest(c.total - c.done - coalesce(m.failed, 0), 0), coalesce(m.failed, 0), \
-              (s.value ->> 'built_at')::timestamptz, coalesce(r.value #>> '{}', s.value ->> 'model'), coalesce(m.calls, 0), \
+              (s.value ->> 'built_at')::timestamptz, coalesce(r.value #>> '{}', s.value ->> 'model'), coalesce(m.calls, 0)::bigint, \
               coalesce(m.waiting, 0) \
        FROM counts c LEFT JOIN {s}.setting s ON s.key = 'step.' || c.step LEFT JOIN {s}.setting r ON r.key = c.role \
        LEFT JOIN (SELECT step, count(*) FILTER (WHERE status = 'failed') AS failed, \
-                         count(*) FILTER (WHERE attempts > 0) AS calls, \
+                         sum(attempts) AS calls, \
                          count(*) FILTER (WHERE status = 'pending' AND NOT stale) AS waiting \
                   FROM {s}.model_call GROUP BY 1) m ON m.step = c.step \
        ORDER BY c.position";

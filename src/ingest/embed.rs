@@ -16,6 +16,8 @@ const BATCH: usize = 1_000;
 pub struct Leaves {
     nodes: Vec<i64>,
     at: usize,
+    /// Leaves whose call failed.
+    pub failed: i64,
 }
 
 impl Leaves {
@@ -24,6 +26,7 @@ impl Leaves {
         Ok(Leaves {
             nodes: collection.query(sql, &[], |row| row.need(1))?,
             at: 0,
+            failed: 0,
         })
     }
 
@@ -56,11 +59,16 @@ impl Leaves {
         let answers = embed::vectors(ledger, collection, &texts)?;
         let waiting = ledger.waiting - before;
         let (mut ids, mut vectors, mut hashes) = (Vec::new(), Vec::new(), Vec::new());
+        let mut failed = 0;
         for ((id, _, hash, _), answer) in rows.iter().zip(answers) {
-            if let Some(Answer::Vector(vector)) = answer {
-                ids.push(*id);
-                vectors.push(vector);
-                hashes.push(hash.clone());
+            match answer {
+                Some(Answer::Vector(vector)) => {
+                    ids.push(*id);
+                    vectors.push(vector);
+                    hashes.push(hash.clone());
+                }
+                Some(_) => failed += 1,
+                None => {}
             }
         }
         let sql = "UPDATE {s}.node n SET embedding = u.embedding FROM unnest($1::bigint[], $2::{v}.vector[]) AS u (id, embedding) \
@@ -72,6 +80,7 @@ impl Leaves {
         ledger.moved(&collection.options.embedder, &hashes)?;
         if waiting == 0 || skip {
             self.at = self.nodes.len().min(self.at + BATCH);
+            self.failed += failed;
         }
         Ok(waiting)
     }
@@ -118,14 +127,13 @@ pub fn queue_leaves(collection: &Collection) -> Result<()> {
 
 /// Says that answers of a queue are missing.
 pub fn tell_waiting(collection: &Collection, waiting: i64, then: &str) {
-    let calls = if waiting == 1 {
-        "1 call waits".to_owned()
-    } else {
-        format!("{waiting} calls wait")
+    let (calls, are) = match waiting {
+        1 => ("1 call waits".to_owned(), "it is"),
+        _ => (format!("{waiting} calls wait"), "they are"),
     };
     notice(
         format!(
-            "{calls} for an answer in {}.model_call; {then} when it is there",
+            "{calls} for an answer in {}.model_call; {then} when {are} there",
             collection.schema
         ),
         "Answer the rows with status 'pending' (SET response = ..., status = 'done'), then call again.",

@@ -12,6 +12,7 @@ use super::{chunk_documents, cut_anew, forget_all, forget_documents, leave_parti
 use crate::collection::{Collection, Options};
 use crate::error::{self, Error, raise};
 use crate::graph::check_length;
+use crate::model::ledger;
 use crate::pg::json::Json;
 use crate::pg::lock;
 use crate::pg::trigger::{Transition, misplaced, table_owner, table_schema};
@@ -135,6 +136,11 @@ fn document_change(trigger: &PgTrigger) -> error::Result<()> {
             let text = ids(&format!("{same} WHERE {cut_differs}"))?;
             let labels = ids(&format!("{same} WHERE {label_differs}"))?;
             let moved = ids(&format!("{same} WHERE o.partition <> n.partition"))?;
+            // Models have read it above the text.
+            let titles = ids(&format!("{same} WHERE o.title IS DISTINCT FROM n.title"))?;
+            if !titles.is_empty() {
+                ledger::suspect_documents(&collection, &titles)?;
+            }
             wait_for_builds(&collection, &[&gone[..], &text, &moved, &labels].concat())?;
             forget(&collection, &gone)?;
             cut(&collection, &added, "insert")?;

@@ -63,13 +63,13 @@ fn ask(name: Option<&str>, question: Option<&str>, scope: &Scope) -> Result<Json
     }
     passages.truncate(PASSAGES);
     let retrieved = started.elapsed();
-    if passages.is_empty() {
-        return Ok(json!({"answer": null, "grounded": false, "citations": [], "calls": ledger.calls}).into());
+    let mut answer = None;
+    if !passages.is_empty() {
+        let texts: Vec<&str> = passages.iter().map(|passage| passage.text.as_str()).collect();
+        let request = prompts::answer(answerer, &collection.options, question, &texts);
+        answer = Some(one(&mut ledger, answerer, request, &passages)?);
     }
-    let texts: Vec<&str> = passages.iter().map(|passage| passage.text.as_str()).collect();
-    let request = prompts::answer(answerer, &collection.options, question, &texts);
-    let answer = one(&mut ledger, answerer, request, &passages)?;
-    let citations = citations(&answer, &passages);
+    let citations = citations(answer.as_deref().unwrap_or_default(), &passages);
     Ok(json!({
         "answer": answer,
         "grounded": !citations.is_empty(),

@@ -129,7 +129,7 @@ fn load(collection: &Collection, sql: &str) -> Result<Load> {
 
 /// The mean of what the calls of a step have taken so far, if at least one in a hundred is done.
 fn observed(collection: &Collection, step: &str, role: Role, of: i64) -> Result<Option<(f64, f64)>> {
-    let sql = "SELECT count(*), avg(prompt_tokens)::float8, avg(completion_tokens)::float8 FROM {s}.model_call \
+    let sql = "SELECT count(*), sum(prompt_tokens)::float8 / sum(attempts), sum(completion_tokens)::float8 / sum(attempts) FROM {s}.model_call \
                WHERE step = $1 AND role = $2 AND status IN ('done', 'forgotten') AND prompt_tokens IS NOT NULL";
     let args = [step.into(), role.name().into()];
     let (count, prompt, completion): (i64, Option<f64>, Option<f64>) =
@@ -246,7 +246,7 @@ fn tokens_of(request: &serde_json::Value) -> i64 {
     counts.map(|text| tokens::count(text) as i64).sum()
 }
 
-/// Without an answer yet, an extraction is taken to be as long as what it reads.
+/// Without an answer yet, an extraction is taken to be half as long as what it reads, and long enough for one relation.
 fn extract(collection: &Collection, uncut: Load) -> Result<Vec<(&Model, Asks)>> {
     let options = &collection.options;
     let model = &options.extractor;
@@ -263,7 +263,7 @@ fn extract(collection: &Collection, uncut: Load) -> Result<Vec<(&Model, Asks)>> 
     ));
     let (prompt, completion) = match observed(collection, "extract", Role::Extractor, calls)? {
         Some((prompt, completion)) => (prompt * calls as f64, completion * calls as f64),
-        None => ((tokens + calls * overhead) as f64, tokens as f64),
+        None => ((tokens + calls * overhead) as f64, (tokens / 2 + calls * 150) as f64),
     };
     Ok(vec![(
         model,

@@ -27,23 +27,19 @@ const FAILED: &str = "failed";
 fn health(name: Option<&str>) -> Result<Vec<HealthRow>> {
     let collection = Collection::write(name)?;
     let mut rows = extensions(&collection)?;
-    for model in collection.options.models() {
-        let part = match Some(model) == collection.options.next_embedder.as_ref() {
-            true => "next embedder".to_owned(),
-            false => model.role.name().to_owned(),
-        };
+    let options = &collection.options;
+    let models = [&options.embedder, &options.summarizer, &options.extractor].into_iter();
+    let models = models.chain(&options.answerer).chain(&options.reranker);
+    let parts = models.map(|model| (model.role.name(), model));
+    for (part, model) in parts.chain(options.next_embedder.iter().map(|next| ("next embedder", next))) {
         let (state, detail) = match attempt(|| probe(&collection, model)) {
             Ok((state, detail)) => (state, detail),
             Err(caught) => (FAILED, caught.message),
         };
-        rows.push((part, state.to_owned(), format!("{}: {detail}", model.text)));
+        rows.push((part.to_owned(), state.to_owned(), format!("{}: {detail}", model.text)));
     }
-    if let Some(next) = &collection.options.next_embedder {
-        let detail = format!(
-            "search answers from the vectors of {} until rag_refresh has embedded all by {}",
-            collection.options.embedder.text, next.text
-        );
-        rows.push(("vectors".to_owned(), DEGRADED.to_owned(), detail));
+    if let Some(next) = &options.next_embedder {
+        rows.push(("vectors".to_owned(), DEGRADED.to_owned(), options.until_embedded(next)));
     }
     for table in ["node", "community"] {
         let (state, detail) = index(&collection, table)?;

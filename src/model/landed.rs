@@ -5,7 +5,7 @@ use graphrag_text::answer;
 use serde_json::Value;
 
 use super::Role;
-use super::flight::{Call, check_dimensions};
+use super::flight::Call;
 use crate::collection::Collection;
 use crate::error::Result;
 use crate::pg::{tick, vector};
@@ -70,7 +70,8 @@ pub fn share(total: u64, weights: &[usize]) -> Vec<i64> {
     shares
 }
 
-/// Writes what has landed. A call whose row is gone meanwhile was forgotten with its document, and its answer is, too.
+/// Writes what has landed; tokens and cost add up over attempts, but for a queue, whose program may have written them itself.
+/// A call whose row is gone meanwhile was forgotten with its document, and its answer is, too.
 pub fn write(collection: &Collection, landed: Vec<Landed>) -> Result<()> {
     if landed.is_empty() {
         return Ok(());
@@ -99,9 +100,11 @@ pub fn write(collection: &Collection, landed: Vec<Landed>) -> Result<()> {
                       response = u.response::jsonb, embedding = u.embedding, error = u.error, attempts = m.attempts + 1, \
                       repairs = string_to_array(u.repairs, ' '), finished_at = clock_timestamp(), \
                       request = CASE WHEN u.error IS NULL THEN '{}' ELSE m.request END, \
-                      prompt_tokens = coalesce(u.prompt_tokens, m.prompt_tokens), \
-                      completion_tokens = coalesce(u.completion_tokens, m.completion_tokens), \
-                      cost = CASE WHEN u.price_in IS NOT NULL OR u.price_out IS NOT NULL THEN \
+                      prompt_tokens = coalesce(CASE WHEN m.model <> 'queue' THEN m.prompt_tokens END + u.prompt_tokens, u.prompt_tokens, \
+                        m.prompt_tokens), \
+                      completion_tokens = coalesce(CASE WHEN m.model <> 'queue' THEN m.completion_tokens END + u.completion_tokens, \
+                        u.completion_tokens, m.completion_tokens), \
+                      cost = CASE WHEN u.price_in IS NOT NULL OR u.price_out IS NOT NULL THEN coalesce(m.cost, 0) + \
                         (coalesce(u.prompt_tokens * u.price_in::numeric, 0) + coalesce(u.completion_tokens * u.price_out::numeric, 0)) \
                         / 1000000 ELSE m.cost END \
                FROM unnest($1::bytea[], $2::text[], $3::{v}.vector[], $4::text[], $5::bigint[], $6::bigint[], $7::text[], \
@@ -146,7 +149,7 @@ pub fn pick_up(collection: &Collection, step: &str) -> Result<()> {
                 usage[name].as_i64().or(usage[other].as_i64())
             };
             landed.push(Landed {
-                result: read_response(collection, role, step, &value)?,
+                result: read_response(collection.options.dimensions, role, step, &value),
                 prompt_tokens: usage("prompt_tokens", "input_tokens"),
                 completion_tokens: usage("completion_tokens", "output_tokens"),
                 prices: [None, None],
@@ -165,33 +168,30 @@ pub fn pick_up(collection: &Collection, step: &str) -> Result<()> {
 }
 
 /// What a program has written as an answer: the text or the vector itself, or a provider's whole reply.
-fn read_response(
-    collection: &Collection,
-    role: Role,
-    step: &str,
-    value: &Value,
-) -> Result<std::result::Result<Content, String>> {
+fn read_response(dimensions: usize, role: Role, step: &str, value: &Value) -> std::result::Result<Content, String> {
     if role == Role::Embedder {
         let list = [value, &value["embedding"], &value["data"][0]["embedding"]];
         let Some(numbers) = list.into_iter().find_map(Value::as_array) else {
-            return Ok(if value.is_null() {
+            return if value.is_null() {
                 Ok(Content::Vector(None))
             } else {
                 Err("the response holds no vector".to_owned())
-            });
+            };
         };
         let vector: Option<Vec<f32>> = numbers.iter().map(|n| n.as_f64().map(|n| n as f32)).collect();
-        return Ok(match vector {
-            Some(vector) if vector.iter().all(|n| n.is_finite()) => {
-                check_dimensions(collection, &vector)?;
-                Ok(Content::Vector(vector::unit(&vector)))
-            }
+        return match vector {
+            // Unlike a server's, the vectors of a queue may come from anywhere: one is no proof that the others are wrong.
+            Some(vector) if vector.len() != dimensions => Err(format!(
+                "the vector has {} dimensions, the collection has {dimensions}",
+                vector.len()
+            )),
+            Some(vector) if vector.iter().all(|n| n.is_finite()) => Ok(Content::Vector(vector::unit(&vector))),
             _ => Err("the vector holds something that is no number".to_owned()),
-        });
+        };
     }
     let whole = ["choices", "content"].iter().any(|field| value[*field].is_array());
     if let Some(text) = value.as_str() {
-        return Ok(read_text(role, step, text, false));
+        return read_text(role, step, text, false);
     }
     if whole {
         let api = if value["choices"].is_array() {
@@ -199,16 +199,16 @@ fn read_response(
         } else {
             Api::Anthropic
         };
-        return Ok(match wire::read_chat(api, value) {
+        return match wire::read_chat(api, value) {
             Ok(answer) => match answer.reply {
                 Reply::Text { text, cut } => read_text(role, step, &text, cut),
                 _ => Err("the response holds no text".to_owned()),
             },
             Err(kind) => Err(kind.to_string()),
-        });
+        };
     }
     match value["text"].as_str() {
-        Some(text) => Ok(read_text(role, step, text, false)),
-        None => Ok(read_text(role, step, &value.to_string(), false)),
+        Some(text) => read_text(role, step, text, false),
+        None => read_text(role, step, &value.to_string(), false),
     }
 }

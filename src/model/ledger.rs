@@ -70,6 +70,8 @@ pub struct Ledger<'a> {
     collection: &'a Collection,
     step: &'static str,
     asking: Asking,
+    /// The caller knows what a rollback loses.
+    told: bool,
     /// Calls made so far.
     pub calls: i64,
     /// Items that were planned and have no answer yet.
@@ -92,6 +94,7 @@ impl<'a> Ledger<'a> {
             collection,
             step,
             asking,
+            told: false,
             calls: 0,
             waiting: 0,
         }
@@ -104,7 +107,8 @@ impl<'a> Ledger<'a> {
         let sql = "UPDATE {s}.model_call SET status = 'pending', attempts = attempts + CASE WHEN finished_at IS NULL THEN 1 ELSE 0 END, error = NULL, response = NULL, repairs = '{}', finished_at = NULL \
                    WHERE step = $1 AND status = 'failed' AND attempts < $2";
         collection.execute(sql, &[step.into(), collection.options.max_attempts.into()])?;
-        let sql = "UPDATE {s}.model_call SET stale = true WHERE step = $1 AND status = 'pending' AND NOT stale";
+        let sql =
+            "UPDATE {s}.model_call SET stale = true WHERE step = $1 AND status IN ('pending', 'failed') AND NOT stale";
         collection.execute(sql, &[step.into()])?;
         Ok(Self::resume(collection, step, asking))
     }
@@ -118,7 +122,7 @@ impl<'a> Ledger<'a> {
 
     /// Drops what an earlier run has planned and this one has not, so that nobody answers it.
     pub fn drop_unwanted(&self) -> Result<()> {
-        let sql = "DELETE FROM {s}.model_call WHERE step = $1 AND stale AND status = 'pending'";
+        let sql = "DELETE FROM {s}.model_call WHERE step = $1 AND stale AND status = 'pending' AND attempts = 0";
         self.collection.execute(sql, &[self.step.into()])?;
         Ok(())
     }
@@ -233,16 +237,17 @@ impl<'a> Ledger<'a> {
         if let Form::Server(_) = model.form
             && missing > 0
             && self.step != "ask"
+            && !self.told
         {
-            let answers = if missing == 1 { "answer" } else { "answers" };
             let literal = crate::collection::literal(&self.collection.name);
             notice(
                 format!(
-                    "asking {} for {missing} {answers} in this transaction; a rollback loses them",
+                    "asking {} in this transaction; a rollback loses the answers",
                     model.text
                 ),
                 format!("CALL rag_refresh({literal}) commits answers as they come, and asks for none twice."),
             );
+            self.told = true;
         }
         let mut flight = Flight::new();
         loop {
@@ -265,7 +270,7 @@ pub fn forget(collection: &Collection, keys: &str, args: &[crate::pg::spi::Arg])
     if keys.is_empty() {
         return Ok(());
     }
-    let sql = "DELETE FROM {s}.model_call WHERE key = ANY ($1) AND status = 'pending'";
+    let sql = "DELETE FROM {s}.model_call WHERE key = ANY ($1) AND attempts = 0";
     collection.execute(sql, &[keys.clone().into()])?;
     let sql = "DELETE FROM {s}.model_call_source WHERE key = ANY ($1)";
     collection.execute(sql, &[keys.clone().into()])?;

@@ -140,7 +140,7 @@ impl Model {
                     self.text,
                     caught.message
                 ),
-                caught.hint.map_or(later.to_owned(), |hint| format!("{hint} {later}")),
+                caught.hint.unwrap_or_else(|| later.to_owned()),
             );
         }
         Ok(())

@@ -146,6 +146,7 @@ impl Work {
     /// Items whose calls have failed.
     pub fn failed(&self) -> i64 {
         match self {
+            Work::Embed(leaves) => leaves.failed,
             Work::Extract(blocks) => blocks.failed,
             Work::Reports(reports) => reports.failed(),
             _ => 0,

@@ -27,7 +27,7 @@ fn updating() -> bool {
     std::env::var_os("UPDATE_GOLDEN").is_some()
 }
 
-/// What psql shows in a terminal: without the place in the script, and without spaces at the ends of lines.
+/// What psql shows in a terminal: without the place in the script, spaces at the ends of lines, and times.
 fn tidy(output: &str) -> String {
     let mut text = String::new();
     for line in output.lines() {
@@ -36,7 +36,7 @@ fn tidy(output: &str) -> String {
             Some((number, rest)) if number.parse::<u32>().is_ok() => rest,
             _ => line,
         };
-        text.push_str(line.trim_end());
+        text.push_str(&timeless(line.trim_end()));
         text.push('\n');
     }
     let text = text.trim_matches('\n');
@@ -44,6 +44,18 @@ fn tidy(output: &str) -> String {
         String::new()
     } else {
         format!("{text}\n")
+    }
+}
+
+/// A notice of a refresh without the seconds that the step took on this machine.
+fn timeless(line: &str) -> String {
+    let seconds = |time: &str| {
+        time.strip_suffix(" s")
+            .is_some_and(|n| n.bytes().all(|b| b.is_ascii_digit()))
+    };
+    match line.rsplit_once(", ") {
+        Some((rest, time)) if line.starts_with("NOTICE:") && seconds(time) => format!("{rest}, 0 s"),
+        _ => line.to_owned(),
     }
 }
 
@@ -246,8 +258,9 @@ fn every_function_is_documented_with_its_true_signature() {
     let rows = database
         .client()
         .query(
-            "SELECT p.proname || '(' || regexp_replace(pg_get_function_arguments(p.oid), '::[a-z ]+(\\[\\])?', '', 'g') || ') → ' \
-                    || pg_get_function_result(p.oid) \
+            "SELECT concat(CASE p.prokind WHEN 'p' THEN 'CALL ' END, p.proname, '(', \
+                      regexp_replace(pg_get_function_arguments(p.oid), '::[a-z ]+(\\[\\])?|\\mIN ', '', 'g'), ')', \
+                      ' → ' || pg_get_function_result(p.oid)) \
              FROM pg_proc p JOIN pg_depend d ON d.classid = 'pg_proc'::regclass AND d.objid = p.oid AND d.deptype = 'e' \
              JOIN pg_extension e ON e.oid = d.refobjid WHERE e.extname = 'pg_graphrag' AND p.proname !~ '^_' ORDER BY 1",
             &[],

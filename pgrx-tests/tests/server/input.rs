@@ -5,12 +5,13 @@ use postgres::Client;
 
 use crate::support::{failure, list, one, refused, run};
 
-/// Two documents, a tree, a graph with a report, and a sentence that an entity stands in.
+/// Two documents, a tree, a graph with a report, a sentence that an entity stands in, and an answerer.
 fn collection(database: &Database) -> Client {
     let mut client = database.client();
     run(
         &mut client,
-        "SELECT rag_create('kb', 8); \
+        "CREATE FUNCTION answer(text) RETURNS text IMMUTABLE LANGUAGE sql AS $$SELECT 'It is so [1].'$$; \
+         SELECT rag_create('kb', 8, answerer => 'function:public.answer'); \
          INSERT INTO kb.document (body) VALUES ('Anna Ahl met Bert Beck.'), ('Bert Beck met Carl Cole.'); \
          SELECT raptor_build('kb'); SELECT graph_extract('kb'); SELECT graph_communities('kb'); \
          SELECT graph_summarize('kb')",
@@ -40,11 +41,12 @@ fn right(function: &str, argument: &str, kind: &str) -> &'static str {
         (_, "documents", _) => "'{1}'",
         (_, "method", _) => "'greedy'",
         (_, "algorithm", _) => "'components'",
-        (_, "k" | "hops" | "max_levels" | "resolution", _) => "1",
+        (_, "k" | "hops" | "max_levels" | "resolution" | "max_calls", _) => "1",
+        (_, "steps", _) => "'{embed,tree}'",
         (
             _,
-            "query" | "input" | "body" | "title" | "source_key" | "entity" | "subject" | "predicate" | "object"
-            | "description",
+            "query" | "question" | "input" | "body" | "title" | "source_key" | "entity" | "subject" | "predicate"
+            | "object" | "description",
             _,
         ) => "'word'",
         _ => panic!("the test does not know {argument} of {function}"),
@@ -62,9 +64,13 @@ fn may_be_null(function: &str, argument: &str) -> bool {
             | ("graph_add", "description" | "document_id" | "quote" | "weight")
             | ("graph_summarize", "level")
             | ("graph_global", "k" | "level" | "documents")
-            | ("graph_local", "documents")
+            | ("graph_local" | "rag_ask", "documents")
+            | ("rag_refresh", "max_calls" | "steps")
     )
 }
+
+/// The one that commits, and so is called outside of a transaction.
+const PROCEDURE: &str = "rag_refresh";
 
 /// Each public function with its arguments and their types.
 fn functions(client: &mut Client) -> Vec<(String, Vec<(String, String)>)> {
@@ -108,7 +114,8 @@ fn call(function: &str, arguments: &[(String, String)], other: &str, value: &str
             )
         })
         .collect();
-    format!("SELECT * FROM {function}({})", list.join(", "))
+    let statement = if function == PROCEDURE { "CALL" } else { "SELECT * FROM" };
+    format!("{statement} {function}({})", list.join(", "))
 }
 
 #[test]
@@ -120,13 +127,18 @@ fn null_is_refused_by_name_wherever_it_says_nothing() {
     for (function, arguments) in functions {
         for (argument, _) in &arguments {
             let sql = call(&function, &arguments, argument, "NULL");
-            run(&mut client, "BEGIN");
+            let in_transaction = function != PROCEDURE;
+            if in_transaction {
+                run(&mut client, "BEGIN");
+            }
             if may_be_null(&function, argument) {
                 run(&mut client, &sql);
             } else {
                 refused(&mut client, &format!("{sql} --> 22004 {argument} must not be null"));
             }
-            run(&mut client, "ROLLBACK");
+            if in_transaction {
+                run(&mut client, "ROLLBACK");
+            }
         }
     }
 }
@@ -227,6 +239,12 @@ fn every_argument_says_what_it_takes() {
         SELECT graph_add('kb', 's', 'p', 'o', document_id => 1, quote => 'nowhere')
             --> 22023 the quote does not stand in document 1
         SELECT graph_add('kb', 's', 'p', 'o', properties => '[]') --> 22023 properties must be a JSON object
+        CALL rag_refresh('kb', max_calls => 0) --> 22023 max_calls must be at least 1
+        CALL rag_refresh('kb', max_calls => -1) --> 22023 max_calls must be at least 1
+        CALL rag_refresh('kb', steps => '{embed,describe}') --> 22023 unknown step "describe"
+        CALL rag_refresh('kb', steps => '{Tree}') --> 22023 unknown step "Tree"
+        CALL rag_refresh('kb', steps => '{tree,NULL}') --> 22004 a step must not be null
+        SELECT rag_ask('kb', 'x', filter => '[]') --> 22023 filter must be a JSON object
         SELECT rag_add('kb', 'x', metadata => '[1]') --> 22023 metadata must be a JSON object
         SELECT rag_add('kb', 'x', format => 'pdf') --> 22023 unknown format "pdf"
         SELECT rag_add('kb', 'x', format => 'HTML') --> 22023 unknown format "HTML"
@@ -265,6 +283,10 @@ fn every_argument_says_what_it_takes() {
             "'text', 'markdown', 'html', 'csv' and 'json'",
         ),
         ("SELECT rag_chunk('x', 'csv')", "rag_add"),
+        (
+            "CALL rag_refresh('kb', steps => '{describe}')",
+            "'embed', 'tree', 'extract', 'communities', 'reports'",
+        ),
         ("SELECT raptor_search('kb', '[1,0]'::vector)", "rag_embed"),
         ("SELECT raptor_search('kb', 'x', filter => '[]')", "{\"lang\": \"en\"}"),
         ("SELECT rag_add('kb', 'x', metadata => '[1]')", "{\"lang\": \"en\"}"),

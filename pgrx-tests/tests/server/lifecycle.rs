@@ -211,7 +211,17 @@ fn fixed_and_unknown_settings_are_refused() {
         SELECT rag_alter('kb', '{"layout": 7}') --> 22023 unknown setting "layout"
         SELECT rag_alter('kb', '{"step.tree": {}}') --> 22023 unknown setting "step.tree"
         SELECT rag_alter('kb', '{"embedder": "nope"}') --> 22023 unknown embedder "nope"
-        SELECT rag_alter('kb', '{"embedder": null}') --> 22023 unknown embedder ""
+        SELECT rag_alter('kb', '{"embedder": null}') --> 22004 setting "embedder" must not be null
+        SELECT rag_alter('kb', '{"summarizer": 7}') --> 22023 setting "summarizer" must be a text
+        SELECT rag_alter('kb', '{"extractor": "function:"}') --> 22023 unknown extractor "function:"
+        SELECT rag_alter('kb', '{"answerer": "builtin:frequency"}') --> 22023 unknown answerer "builtin:frequency"
+        SELECT rag_alter('kb', '{"reranker": "queue"}') --> 22023 a queue cannot be the reranker
+        SELECT rag_alter('kb', '{"max_attempts": 0}')
+            --> 22023 setting "max_attempts" must be a whole number between 1 and 1000
+        SELECT rag_alter('kb', '{"report_tokens": 199}')
+            --> 22023 setting "report_tokens" must be a whole number between 200 and 1000000
+        SELECT rag_alter('kb', '{"answer_prompt": " "}') --> 22023 setting "answer_prompt" must be a text
+        SELECT rag_alter('kb', '{"next_embedder": "builtin:hash"}') --> 22023 unknown setting "next_embedder"
         SELECT rag_alter('kb', '7') --> 22023 settings must be a JSON object
         SELECT rag_alter('kb', '{"leaf_tokens": 100, "leaf_overlap": 90}')
             --> 22023 leaf_overlap is 90, but must be at most half of leaf_tokens (50)
@@ -234,6 +244,18 @@ fn fixed_and_unknown_settings_are_refused() {
         "SELECT string_agg(value::text, ' ' ORDER BY key) FROM kb.setting WHERE key IN ('cluster_size', 'dimensions')",
     );
     assert_eq!(kept, "3 8");
+    // NULL takes the default again.
+    run(
+        &mut client,
+        "SELECT rag_alter('kb', '{\"leaf_tokens\": null, \"answer_prompt\": null}')",
+    );
+    // Models that need not be are taken away by it.
+    let roles = "SELECT count(*) FROM rag_health('kb') WHERE part IN ('answerer', 'reranker')";
+    let set = |role: &str| format!("SELECT rag_alter('kb', '{{\"answerer\": {role}, \"reranker\": {role}}}')");
+    run(&mut client, &set("\"function:own.model\""));
+    assert_eq!(one::<i64>(&mut client, roles), 2);
+    run(&mut client, &set("null"));
+    assert_eq!(one::<i64>(&mut client, roles), 0);
 }
 
 #[test]

@@ -31,6 +31,7 @@ fn sql_type(rust: &str) -> String {
         "i64" => "bigint",
         "f64" => "double precision",
         "bool" => "boolean",
+        "AnyNumeric" => "numeric",
         "JsonB" | "Json" => "jsonb",
         "Vector" => "vector",
         "pg_sys::Oid" => "regconfig",
