@@ -21,6 +21,15 @@ fn mix(x: u64) -> u64 {
     x ^ (x >> 31)
 }
 
+/// Kills a backend, and waits until the server has noticed it and ends all others.
+fn kill(pid: i32, mut witness: Client) {
+    let status = Command::new("kill").args(["-9", &pid.to_string()]).status();
+    assert!(status.expect("kill runs").success());
+    until("the server ends all sessions", || {
+        witness.batch_execute("SELECT 1").is_err()
+    });
+}
+
 /// A connection, once the server has recovered.
 fn connected(cluster: &Cluster) -> Client {
     let mut client = None;
@@ -29,11 +38,6 @@ fn connected(cluster: &Cluster) -> Client {
         client.is_some()
     });
     client.expect("a connection")
-}
-
-fn kill(pid: i32) {
-    let status = Command::new("kill").args(["-9", &pid.to_string()]).status();
-    assert!(status.expect("kill runs").success());
 }
 
 /// Three of a hundred requests fail in each of eight ways, of which those that take long are rarer.
@@ -78,7 +82,7 @@ fn models_lose_nothing_when_the_server_fails_and_the_backend_is_killed() {
     let mut calls = 0;
     let mut twice = Vec::new();
     loop {
-        let session = connected(&cluster);
+        let (session, witness) = (connected(&cluster), cluster.client());
         let running = Running::start(session, "CALL rag_refresh('kb', steps => '{extract}')");
         calls += 1;
         assert!(calls < 20, "it does not come to an end");
@@ -88,7 +92,7 @@ fn models_lose_nothing_when_the_server_fails_and_the_backend_is_killed() {
             });
             assert!(!running.is_finished(), "it ended too early");
             let before = mock.answered() - mock.distinct();
-            kill(running.pid);
+            kill(running.pid, witness);
             running.end().0.expect_err("its connection broke");
             points.remove(0);
             twice.push(before);
@@ -147,13 +151,13 @@ fn models_are_asked_again_only_for_what_was_in_the_air_when_the_backend_was_kill
     run(&mut client, &documents(1000));
     let mut twice = vec![0];
     for point in [200, 450, 700, 1001] {
-        let session = connected(&cluster);
+        let (session, witness) = (connected(&cluster), cluster.client());
         let running = Running::start(session, "CALL rag_refresh('kb', steps => '{extract}')");
         until("the point of the kill", || {
             mock.distinct() >= point || running.is_finished()
         });
         if point < 1000 {
-            kill(running.pid);
+            kill(running.pid, witness);
         }
         assert_eq!(running.end().0.is_ok(), point > 1000);
         twice.push(mock.answered() - mock.distinct());
