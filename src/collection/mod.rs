@@ -121,7 +121,7 @@ impl Collection {
                 "functions that derive rows from documents need the isolation level read committed",
             )
             .detail("With an older snapshot they would draw on documents that are deleted by now.")
-            .hint("BEGIN ISOLATION LEVEL READ COMMITTED;"));
+            .hint("BEGIN ISOLATION LEVEL READ COMMITTED, or SET default_transaction_isolation = 'read committed'."));
         }
         self.must_see_all()
     }

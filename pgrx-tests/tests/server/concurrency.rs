@@ -195,7 +195,10 @@ fn a_build_with_an_old_snapshot_is_refused() {
             refused(&mut old, &format!("{build} --> 55000 {message}"));
             run(&mut old, "ROLLBACK TO s");
             let error = failure(&mut old, build);
-            assert_eq!(error.hint(), Some("BEGIN ISOLATION LEVEL READ COMMITTED;"));
+            assert_eq!(
+                error.hint(),
+                Some("BEGIN ISOLATION LEVEL READ COMMITTED, or SET default_transaction_isolation = 'read committed'.")
+            );
             run(&mut old, "ROLLBACK TO s");
         }
         // Searching and writing documents go on in every level.
