@@ -161,7 +161,7 @@ fn models_calls_that_hang_end_with_their_statement() {
                 add(&mut client, "kb", &format!("Emil met Frida when {case}."));
                 hang(&mut client, &mock, &full, phase);
                 if end == "timeout" {
-                    run(&mut session, "SET statement_timeout = 250");
+                    run(&mut session, "SET statement_timeout = 150");
                 }
                 let running = Running::start(session, &statement);
                 let pid = running.pid;

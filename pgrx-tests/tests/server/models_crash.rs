@@ -142,7 +142,7 @@ fn models_lose_nothing_when_the_server_fails_and_the_backend_is_killed() {
 
 /// However fast the server answers: what has come back and is not committed is in the air, too.
 #[test]
-fn models_are_asked_again_only_for_what_was_in_the_air_when_the_backend_was_killed() {
+fn models_are_asked_again_only_for_what_was_in_the_air_when_a_run_was_ended() {
     let cluster = Cluster::own();
     let mock = mock(|options| options.delay = Duration::from_millis(5));
     let mut client = cluster.client();
@@ -150,23 +150,22 @@ fn models_are_asked_again_only_for_what_was_in_the_air_when_the_backend_was_kill
     collection(&mut client, &mock, &options, ", extractor => 'server:m'");
     run(&mut client, &documents(1000));
     let mut twice = vec![0];
-    for point in [200, 450, 700, 1001] {
-        let (session, witness) = (connected(&cluster), cluster.client());
+    for (point, end) in [(200, "kill"), (450, "cancel"), (700, "terminate"), (1001, "")] {
+        let (session, mut witness) = (connected(&cluster), cluster.client());
         let running = Running::start(session, "CALL rag_refresh('kb', steps => '{extract}')");
         until("the point of the kill", || {
             mock.distinct() >= point || running.is_finished()
         });
-        if point < 1000 {
-            kill(running.pid, witness);
+        match end {
+            "" => {}
+            "kill" => kill(running.pid, witness),
+            _ => run(&mut witness, &format!("SELECT pg_{end}_backend({})", running.pid)),
         }
-        assert_eq!(running.end().0.is_ok(), point > 1000);
+        assert_eq!(running.end().0.is_ok(), end.is_empty());
         twice.push(mock.answered() - mock.distinct());
     }
     println!("answered twice: {twice:?}");
     assert_eq!(mock.distinct(), 1000);
     let most = twice.windows(2).map(|two| two[1] - two[0]).max();
-    assert!(
-        most <= Some(2 * CONCURRENCY),
-        "{most:?} of one kill were answered twice"
-    );
+    assert!(most <= Some(2 * CONCURRENCY), "{most:?} of one end were answered twice");
 }

@@ -471,7 +471,7 @@ fn models_answers_for_a_document_that_went_meanwhile_are_dropped() {
     {
         let database = Database::new();
         let mut client = database.client();
-        let mock = mock(|options| options.delay = Duration::from_millis(150));
+        let mock = mock(|options| options.delay = Duration::from_millis(100));
         collection(
             &mut client,
             &mock,
@@ -513,4 +513,33 @@ fn models_answers_for_a_document_that_went_meanwhile_are_dropped() {
         );
         assert_eq!(open, 0, "{step}");
     }
+}
+
+/// What was in the air when a document went is paid, and stands in the bill.
+#[test]
+fn models_that_answer_for_a_document_that_went_are_in_the_bill() {
+    let database = Database::new();
+    let mut client = database.client();
+    let mock = mock(|options| options.delay = Duration::from_millis(200));
+    collection(&mut client, &mock, ", price_in '1'", ", extractor => 'server:m'");
+    run(&mut client, &documents(4));
+    let running = Running::start(database.client(), "CALL rag_refresh('kb', steps => '{extract}')");
+    until("it is asked", || mock.waiting() == 4);
+    run(&mut client, "DELETE FROM kb.document WHERE id > 2");
+    running.end().0.unwrap();
+    assert_eq!(mock.answered(), 4);
+    let paid: usize = mock
+        .log()
+        .iter()
+        .flat_map(|seen| seen.body["messages"].as_array().cloned().unwrap_or_default())
+        .map(|message| {
+            message["content"]
+                .as_str()
+                .unwrap_or_default()
+                .split_whitespace()
+                .count()
+        })
+        .sum();
+    let billed = "SELECT prompt_tokens FROM rag_usage('kb') WHERE step = 'extract'";
+    assert_eq!(one::<i64>(&mut client, billed) as usize, paid);
 }

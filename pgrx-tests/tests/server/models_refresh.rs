@@ -321,9 +321,9 @@ fn models_refresh_ends_with_its_collection_or_its_server() {
     ] {
         let database = Database::new();
         let mut client = database.client();
-        let mock = mock(|options| options.delay = Duration::from_millis(50));
+        let mock = mock(|options| options.delay = Duration::from_millis(40));
         collection(&mut client, &mock, ", concurrency '2'", ", extractor => 'server:m'");
-        run(&mut client, &documents(60));
+        run(&mut client, &documents(40));
         let running = Running::start(database.client(), EXTRACT);
         let pid = running.pid;
         until("something is committed", || status(&mut client, "extract")[3] > 0);
@@ -348,7 +348,7 @@ fn models_refresh_ends_with_its_collection_or_its_server() {
         }
         if code.is_empty() {
             // What was in use when it began was used to the end, or the built-in model did the rest.
-            assert_eq!(status(&mut client, "extract")[0], 60, "{change}");
+            assert_eq!(status(&mut client, "extract")[0], 40, "{change}");
         }
     }
 }
