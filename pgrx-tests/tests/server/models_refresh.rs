@@ -394,7 +394,11 @@ fn models_that_are_down_or_refuse_lose_nothing() {
         let counted = count.clone();
         let url = serve(move |_, _| match counted.fetch_add(1, Ordering::Relaxed) {
             0..10 => (200, vectors_reply(&[vec![1.0; 8]])),
-            _ => (503, "{}".to_owned()),
+            _ => {
+                // So that all good answers have come before.
+                std::thread::sleep(Duration::from_millis(200));
+                (503, "{}".to_owned())
+            }
         });
         run(&mut client, &base(&url));
         run(
