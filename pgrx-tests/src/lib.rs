@@ -14,17 +14,22 @@ use std::sync::{Mutex, OnceLock};
 
 use postgres::{Client, Config, NoTls};
 
-/// The running cluster.
+/// A running cluster. Dropping it stops it and removes its folder.
 pub struct Cluster {
     bin: PathBuf,
     folder: PathBuf,
-    /// A connection that is open all the time: it breaks if any backend crashes and resets the server.
-    witness: Mutex<Client>,
     /// While this process lives it holds the other end of the pipe that the reaper reads from.
-    _reaper: std::process::Child,
+    reaper: std::process::Child,
 }
 
-static CLUSTER: OnceLock<Cluster> = OnceLock::new();
+/// The cluster that the tests share.
+struct Shared {
+    cluster: Cluster,
+    /// A connection that is open all the time: it breaks if any backend crashes and resets the server.
+    witness: Mutex<Client>,
+}
+
+static SHARED: OnceLock<Shared> = OnceLock::new();
 static NEXT: AtomicU32 = AtomicU32::new(0);
 
 const TEMPLATE: &str = "graphrag_template";
@@ -86,13 +91,14 @@ fn succeed(mut command: Command) -> Output {
 }
 
 impl Cluster {
-    pub fn get() -> &'static Cluster {
-        CLUSTER.get_or_init(Cluster::start)
+    /// A cluster of a test of its own, which may crash it or stop it; its one database has the extension.
+    pub fn own() -> Cluster {
+        Cluster::start(&format!("-own-{}", NEXT.fetch_add(1, Ordering::Relaxed)))
     }
 
-    fn start() -> Cluster {
+    fn start(suffix: &str) -> Cluster {
         let bin = PathBuf::from(pg_config("--bindir"));
-        let folder = std::env::temp_dir().join(format!("pg_graphrag-test-{}", std::process::id()));
+        let folder = std::env::temp_dir().join(format!("pg_graphrag-test-{}{suffix}", std::process::id()));
         let _ = fs::remove_dir_all(&folder);
         fs::DirBuilder::new()
             .mode(0o700)
@@ -117,25 +123,6 @@ impl Cluster {
             ])
             .arg(&data);
         succeed(initdb);
-        let options = format!(
-            "-c listen_addresses='' -c unix_socket_directories='{}' -c fsync=off -c max_connections=100 \
-             -c autovacuum=off -c max_prepared_transactions=2",
-            folder.display()
-        );
-        let mut start = program(&bin, "pg_ctl");
-        start
-            .args(["-w", "-s", "-o", &options, "-l"])
-            .arg(folder.join("log"))
-            .arg("-D")
-            .arg(&data)
-            .arg("start");
-        start.stdout(Stdio::null()).stderr(Stdio::null());
-        assert!(
-            start.status().expect("pg_ctl starts").success(),
-            "the server does not start; see {}",
-            folder.display()
-        );
-
         // Waits until this process is gone and its pipe closes, then stops the server and removes its folder.
         let script = "read _; \"$0\" -D \"$1/data\" -m immediate -s stop; rm -rf \"$1\"";
         let mut reaper = program(Path::new("/bin"), "sh");
@@ -147,21 +134,81 @@ impl Cluster {
         reaper.stdout(Stdio::null()).stderr(Stdio::null()).process_group(0);
         let reaper = reaper.spawn().expect("the reaper starts");
 
-        let mut admin = connect(&folder, "postgres", "postgres");
+        let cluster = Cluster { bin, folder, reaper };
+        cluster.up();
+        let mut admin = connect(&cluster.folder, "postgres", "postgres").expect("a connection");
         admin
             .batch_execute(&format!("CREATE DATABASE {TEMPLATE}"))
             .expect("a template");
-        let mut template = connect(&folder, TEMPLATE, "postgres");
-        template
+        cluster
+            .client()
             .batch_execute("CREATE EXTENSION pg_graphrag CASCADE")
             .expect("the extension installs");
-        drop(template);
-        Cluster {
-            bin,
-            folder,
-            witness: Mutex::new(admin),
-            _reaper: reaper,
-        }
+        cluster
+    }
+
+    /// Starts the server.
+    pub fn up(&self) {
+        let options = format!(
+            "-c listen_addresses='' -c unix_socket_directories='{}' -c fsync=off -c max_connections=100 \
+             -c autovacuum=off -c max_prepared_transactions=2",
+            self.folder.display()
+        );
+        let mut start = program(&self.bin, "pg_ctl");
+        start
+            .args(["-w", "-s", "-o", &options, "-l"])
+            .arg(self.folder.join("log"))
+            .arg("-D")
+            .arg(self.folder.join("data"))
+            .arg("start");
+        start.stdout(Stdio::null()).stderr(Stdio::null());
+        assert!(
+            start.status().expect("pg_ctl starts").success(),
+            "the server does not start; see {}",
+            self.folder.display()
+        );
+    }
+
+    /// Stops the server in a mode of pg_ctl, and waits until it is down.
+    pub fn stop(&self, mode: &str) {
+        let mut stop = program(&self.bin, "pg_ctl");
+        stop.args(["-w", "-s", "-m", mode, "-D"])
+            .arg(self.folder.join("data"))
+            .arg("stop");
+        succeed(stop);
+    }
+
+    /// A connection as superuser to the database of a cluster of its own.
+    pub fn client(&self) -> Client {
+        self.try_client().expect("a connection")
+    }
+
+    /// The same; an error while the server recovers or is down.
+    pub fn try_client(&self) -> Result<Client, postgres::Error> {
+        connect(&self.folder, TEMPLATE, "postgres")
+    }
+
+    /// What the server has logged so far.
+    pub fn log(&self) -> String {
+        String::from_utf8_lossy(&fs::read(self.folder.join("log")).expect("a log")).into_owned()
+    }
+}
+
+impl Drop for Cluster {
+    fn drop(&mut self) {
+        drop(self.reaper.stdin.take());
+        // It has nothing to say.
+        let _ = self.reaper.wait();
+    }
+}
+
+impl Shared {
+    fn get() -> &'static Shared {
+        SHARED.get_or_init(|| {
+            let cluster = Cluster::start("");
+            let witness = Mutex::new(connect(&cluster.folder, "postgres", "postgres").expect("a connection"));
+            Shared { cluster, witness }
+        })
     }
 
     /// Panics if the server has crashed since it was started.
@@ -171,14 +218,18 @@ impl Cluster {
     }
 }
 
-fn connect(folder: &Path, database: &str, role: &str) -> Client {
-    Config::new()
+fn config(folder: &Path, database: &str, role: &str) -> Config {
+    let mut config = Config::new();
+    config
         .host_path(folder)
         .dbname(database)
         .user(role)
-        .application_name("pg_graphrag_tests")
-        .connect(NoTls)
-        .expect("a connection")
+        .application_name("pg_graphrag_tests");
+    config
+}
+
+fn connect(folder: &Path, database: &str, role: &str) -> Result<Client, postgres::Error> {
+    config(folder, database, role).connect(NoTls)
 }
 
 /// A database for one test, with the extension installed; dropped with it.
@@ -203,9 +254,9 @@ impl Database {
     }
 
     fn from_template(template: &str) -> Database {
-        let cluster = Cluster::get();
+        let shared = Shared::get();
         let name = format!("test_{}", NEXT.fetch_add(1, Ordering::Relaxed));
-        let mut witness = cluster.witness.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        let mut witness = shared.witness.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
         witness
             .batch_execute(&format!("CREATE DATABASE {name} TEMPLATE {template}"))
             .expect("a database");
@@ -222,9 +273,14 @@ impl Database {
         self.client_as("postgres")
     }
 
+    /// How to connect as superuser.
+    pub fn config(&self) -> Config {
+        config(&Shared::get().cluster.folder, &self.name, "postgres")
+    }
+
     /// A connection as a role that stands already; roles are shared by all databases, so give them names of their own.
     pub fn client_as(&self, role: &str) -> Client {
-        connect(&Cluster::get().folder, &self.name, role)
+        connect(&Shared::get().cluster.folder, &self.name, role).expect("a connection")
     }
 
     /// Makes a role that may log in, and answers its name, which no other test has.
@@ -242,7 +298,7 @@ impl Database {
     }
 
     pub fn psql_as(&self, role: &str, script: &str) -> String {
-        let cluster = Cluster::get();
+        let cluster = &Shared::get().cluster;
         let file = cluster
             .folder
             .join(format!("{}-{}.sql", self.name, NEXT.fetch_add(1, Ordering::Relaxed)));
@@ -261,9 +317,14 @@ impl Database {
         text.replace(&format!("psql:{}:", file.display()), "psql:")
     }
 
+    /// What the server that the tests share has logged so far.
+    pub fn log(&self) -> String {
+        Shared::get().cluster.log()
+    }
+
     /// Another program of PostgreSQL (pg_dump, say) on this database, as superuser; answers its standard output.
     pub fn run(&self, name: &str, arguments: &[&str]) -> String {
-        let cluster = Cluster::get();
+        let cluster = &Shared::get().cluster;
         let mut command = program(&cluster.bin, name);
         command
             .arg("-h")
@@ -276,12 +337,12 @@ impl Database {
 
 impl Drop for Database {
     fn drop(&mut self) {
-        let cluster = Cluster::get();
+        let shared = Shared::get();
         if std::thread::panicking() {
             return;
         }
-        cluster.check_witness();
-        let mut witness = cluster.witness.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        shared.check_witness();
+        let mut witness = shared.witness.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
         let _ = witness.batch_execute(&format!("DROP DATABASE {} WITH (FORCE)", self.name));
     }
 }
