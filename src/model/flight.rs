@@ -12,7 +12,7 @@ use pgrx::PgSqlErrorCode;
 use serde_json::Value;
 
 use super::embed::is_up;
-use super::landed::{Content, Landed, read_text, scores_as_text, share, write};
+use super::landed::{Content, Landed, counted, read_text, scores_as_text, share, write};
 use super::{Form, Function, Model, Role, Server};
 use crate::collection::{Collection, quoted};
 use crate::error::{Error, Result};
@@ -303,12 +303,12 @@ impl Flight {
             }
             Outcome::Answered(answer) => answer,
         };
-        let completion_tokens = answer.completion_tokens.map(|n| n as i64);
+        let completion_tokens = answer.completion_tokens.map(counted);
         match answer.reply {
             Reply::Vectors(vectors) => {
                 let weights: Vec<usize> = calls.iter().map(|call| tokens::count(call.input()).max(1)).collect();
                 let total: usize = weights.iter().sum();
-                let shares = share(answer.prompt_tokens.unwrap_or(total as u64), &weights);
+                let shares = share(counted(answer.prompt_tokens.unwrap_or(total as u64)) as u64, &weights);
                 for ((call, vector), tokens) in calls.into_iter().zip(vectors).zip(shares) {
                     check_dimensions(collection, &vector)?;
                     self.landed.push(Landed {
@@ -323,7 +323,7 @@ impl Flight {
             Reply::Text { text, cut } => {
                 for call in calls {
                     let asked = || call.messages().iter().map(|text| tokens::count(text)).sum::<usize>() as i64;
-                    let prompt_tokens = answer.prompt_tokens.map_or_else(asked, |n| n as i64);
+                    let prompt_tokens = answer.prompt_tokens.map_or_else(asked, counted);
                     self.landed.push(Landed {
                         result: read_text(call.role, &call.step, &text, cut),
                         call,
@@ -341,7 +341,7 @@ impl Flight {
                         .sum::<usize>() as i64
                 };
                 self.landed.extend(calls.into_iter().map(|call| Landed {
-                    prompt_tokens: Some(answer.prompt_tokens.map_or_else(|| asked(&call), |n| n as i64)),
+                    prompt_tokens: Some(answer.prompt_tokens.map_or_else(|| asked(&call), counted)),
                     call,
                     result: Ok(scores_as_text(&scores)),
                     completion_tokens: None,

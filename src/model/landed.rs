@@ -56,6 +56,14 @@ pub fn scores_as_text(scores: &[f64]) -> Content {
     }
 }
 
+/// More tokens than this no call takes; a service that says so would spoil all sums.
+const MOST_TOKENS: u64 = 1_000_000_000;
+
+/// Tokens as a service counts them.
+pub fn counted(tokens: u64) -> i64 {
+    tokens.min(MOST_TOKENS) as i64
+}
+
 /// `total` divided in proportion to the weights, nothing lost by rounding.
 pub fn share(total: u64, weights: &[usize]) -> Vec<i64> {
     let sum: u64 = weights.iter().map(|&w| w as u64).sum::<u64>().max(1);
@@ -161,7 +169,7 @@ pub fn pick_up(collection: &Collection, step: &str) -> Result<()> {
             let value: Value = serde_json::from_str(&response).unwrap_or(Value::Null);
             let usage = |name: &str, other: &str| {
                 let usage = &value["usage"];
-                usage[name].as_i64().or(usage[other].as_i64())
+                usage[name].as_u64().or(usage[other].as_u64()).map(counted)
             };
             landed.push(Landed {
                 result: read_response(collection.options.dimensions, role, step, &value),
