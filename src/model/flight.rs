@@ -18,7 +18,7 @@ use crate::collection::{Collection, quoted};
 use crate::error::{Error, Result};
 use crate::pg::{threads, tick, vector};
 
-/// How long a round collects answers before they are written.
+/// How long a round collects answers before they are written, if fewer come than are in the air.
 const WINDOW: Duration = Duration::from_millis(500);
 /// How long the session's own thread sleeps at most before it looks whether it is cancelled.
 const NAP: Duration = Duration::from_millis(20);
@@ -40,6 +40,8 @@ pub struct Flight {
     /// Items sent so far.
     pub calls: i64,
     landed: Vec<Landed>,
+    /// Replies that have landed since the last write.
+    replies: usize,
 }
 
 /// A server in use.
@@ -77,6 +79,7 @@ impl Flight {
             last: 0,
             calls: 0,
             landed: Vec::new(),
+            replies: 0,
         }
     }
 
@@ -102,10 +105,12 @@ impl Flight {
                 stopped = Some(error);
             }
             tick();
-            if started.elapsed() >= WINDOW && !self.landed.is_empty() {
+            let enough = self.lanes.values().map(|lane| lane.server.settings.concurrency).sum();
+            if !self.landed.is_empty() && (started.elapsed() >= WINDOW || self.replies >= enough && enough > 0) {
                 break;
             }
         }
+        self.replies = 0;
         let landed = std::mem::take(&mut self.landed);
         let failed = landed.iter().filter(|l| l.result.is_err()).count() as i64;
         let answered = landed.len() as i64 - failed;
@@ -239,6 +244,7 @@ impl Flight {
                 let Some((id, outcome)) = received else { break };
                 wait = Duration::ZERO;
                 if let Some((_, calls)) = self.sent.remove(&id) {
+                    self.replies += 1;
                     self.land(collection, &model, calls, outcome)?;
                 }
             }

@@ -71,7 +71,7 @@ pub fn share(total: u64, weights: &[usize]) -> Vec<i64> {
 }
 
 /// Writes what has landed; tokens and cost add up over attempts, but for a queue, whose program may have written them itself.
-/// A call whose row is gone meanwhile was forgotten with its document, and its answer is, too.
+/// Of a call whose row is gone meanwhile, forgotten with its document, only these are kept.
 pub fn write(collection: &Collection, landed: Vec<Landed>) -> Result<()> {
     if landed.is_empty() {
         return Ok(());
@@ -79,8 +79,12 @@ pub fn write(collection: &Collection, landed: Vec<Landed>) -> Result<()> {
     let (mut keys, mut responses, mut vectors, mut errors) = (vec![], vec![], vec![], vec![]);
     let (mut prompt, mut completion, mut repairs) = (vec![], vec![], vec![]);
     let (mut price_in, mut price_out) = (vec![], vec![]);
+    let (mut steps, mut roles, mut models) = (vec![], vec![], vec![]);
     for one in landed {
         keys.push(one.call.key);
+        steps.push(one.call.step);
+        roles.push(one.call.role.name());
+        models.push(one.call.model);
         prompt.push(one.prompt_tokens);
         completion.push(one.completion_tokens);
         let [of_prompt, of_completion] = one.prices;
@@ -96,7 +100,15 @@ pub fn write(collection: &Collection, landed: Vec<Landed>) -> Result<()> {
         errors.push(error);
         repairs.push(names);
     }
-    let sql = "UPDATE {s}.model_call m SET status = CASE WHEN u.error IS NULL THEN 'done' ELSE 'failed' END, \
+    // What has landed for a row that is gone was paid all the same.
+    let sql = "WITH u AS (SELECT *, CASE WHEN price_in IS NOT NULL OR price_out IS NOT NULL THEN \
+                        (coalesce(prompt_tokens * price_in::numeric, 0) + coalesce(completion_tokens * price_out::numeric, 0)) \
+                        / 1000000 END AS cost \
+                 FROM unnest($1::bytea[], $2::text[], $3::{v}.vector[], $4::text[], $5::bigint[], $6::bigint[], $7::text[], \
+                             $8::text[], $9::text[], $10::text[], $11::text[], $12::text[]) \
+                      AS u (key, response, embedding, error, prompt_tokens, completion_tokens, repairs, price_in, price_out, \
+                            step, role, model)), \
+               written AS (UPDATE {s}.model_call m SET status = CASE WHEN u.error IS NULL THEN 'done' ELSE 'failed' END, \
                       response = u.response::jsonb, embedding = u.embedding, error = u.error, attempts = m.attempts + 1, \
                       repairs = string_to_array(u.repairs, ' '), finished_at = clock_timestamp(), \
                       request = CASE WHEN u.error IS NULL THEN '{}' ELSE m.request END, \
@@ -104,13 +116,13 @@ pub fn write(collection: &Collection, landed: Vec<Landed>) -> Result<()> {
                         m.prompt_tokens), \
                       completion_tokens = coalesce(CASE WHEN m.model <> 'queue' THEN m.completion_tokens END + u.completion_tokens, \
                         u.completion_tokens, m.completion_tokens), \
-                      cost = CASE WHEN u.price_in IS NOT NULL OR u.price_out IS NOT NULL THEN coalesce(m.cost, 0) + \
-                        (coalesce(u.prompt_tokens * u.price_in::numeric, 0) + coalesce(u.completion_tokens * u.price_out::numeric, 0)) \
-                        / 1000000 ELSE m.cost END \
-               FROM unnest($1::bytea[], $2::text[], $3::{v}.vector[], $4::text[], $5::bigint[], $6::bigint[], $7::text[], \
-                           $8::text[], $9::text[]) \
-                    AS u (key, response, embedding, error, prompt_tokens, completion_tokens, repairs, price_in, price_out) \
-               WHERE m.key = u.key AND m.status = 'pending'";
+                      cost = coalesce(m.cost + u.cost, u.cost, m.cost) \
+                 FROM u WHERE m.key = u.key AND m.status = 'pending' RETURNING m.key) \
+               INSERT INTO {s}.model_call (key, step, role, model, request, status, attempts, prompt_tokens, completion_tokens, cost, \
+                                           finished_at) \
+               SELECT sha256(uuid_send(gen_random_uuid())), u.step, u.role, u.model, '{}', 'forgotten', 1, u.prompt_tokens, \
+                      u.completion_tokens, u.cost, clock_timestamp() \
+               FROM u WHERE NOT EXISTS (SELECT FROM written w WHERE w.key = u.key)";
     let args = [
         keys.into(),
         responses.into(),
@@ -121,6 +133,9 @@ pub fn write(collection: &Collection, landed: Vec<Landed>) -> Result<()> {
         repairs.into(),
         price_in.into(),
         price_out.into(),
+        steps.into(),
+        roles.into(),
+        models.into(),
     ];
     collection.execute(sql, &args)?;
     Ok(())

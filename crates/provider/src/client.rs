@@ -20,7 +20,16 @@ const FEW_FAILURES: usize = 8;
 const PANICKED: Stop = Stop::Helper("the helper thread panicked");
 
 type Result<T> = std::result::Result<T, Stop>;
-type Event = Result<(u64, Outcome)>;
+type Event = Result<Done>;
+
+/// A request that is done with.
+struct Done {
+    id: u64,
+    /// When it was sent for the last time, and when that came to its end.
+    sent: Instant,
+    ended: Instant,
+    outcome: Outcome,
+}
 
 /// A service in use: requests go in by [`submit`](Self::submit), and their outcomes come out by [`receive`](Self::receive) in any order.
 ///
@@ -32,7 +41,7 @@ pub struct Client {
     /// Outcomes that can be received.
     ready: VecDeque<(u64, Outcome)>,
     /// Failures that may be the service's, until it shows that it is up: were it down, no request would be to blame.
-    held: Vec<(u64, Failure)>,
+    held: Vec<(Instant, u64, Failure)>,
     stop: Option<Stop>,
 }
 
@@ -115,7 +124,7 @@ impl Client {
             };
             let left = until.map_or(wait, |until| until.saturating_duration_since(Instant::now()));
             let taken = match helper.events.recv_timeout(left) {
-                Ok(event) => event.and_then(|(id, outcome)| self.take(id, outcome)),
+                Ok(event) => event.and_then(|done| self.take(done)),
                 Err(RecvTimeoutError::Timeout) => return Ok(None),
                 Err(RecvTimeoutError::Disconnected) => Err(PANICKED),
             };
@@ -126,28 +135,22 @@ impl Client {
         }
     }
 
-    fn take(&mut self, id: u64, outcome: Outcome) -> Result<()> {
+    fn take(&mut self, done: Done) -> Result<()> {
         self.pending -= 1;
-        match outcome {
-            Outcome::Failed(failure) if failure.kind.may_pass() => {
-                let reason = failure.kind;
-                self.held.push((id, failure));
-                if self.pending == 0 {
-                    return Err(Stop::Unreachable { reason });
-                }
-            }
+        match done.outcome {
+            Outcome::Failed(failure) if failure.kind.may_pass() => self.held.push((done.ended, done.id, failure)),
             outcome => {
-                self.release();
-                self.ready.push_back((id, outcome));
+                // What was sent before a failure, and answered after it, does not tell that the service is up again.
+                let past = self.held.extract_if(.., |(ended, ..)| *ended <= done.sent);
+                self.ready
+                    .extend(past.map(|(_, id, failure)| (id, Outcome::Failed(failure))));
+                self.ready.push_back((done.id, outcome));
             }
         }
-        Ok(())
-    }
-
-    fn release(&mut self) {
-        let held = self.held.drain(..);
-        self.ready
-            .extend(held.map(|(id, failure)| (id, Outcome::Failed(failure))));
+        match self.held.last() {
+            Some((.., failure)) if self.pending == 0 => Err(Stop::Unreachable { reason: failure.kind }),
+            _ => Ok(()),
+        }
     }
 
     fn end(&mut self) {
@@ -213,8 +216,8 @@ async fn serve(
             biased;
             _ = &mut ended => return Ok(()),
             Some(done) = running.join_next() => {
-                let (id, outcome): (u64, Result<Outcome>) = done.map_err(|_| PANICKED)?;
-                let outcome = outcome?;
+                let (id, answered): (u64, Result<(Instant, Outcome)>) = done.map_err(|_| PANICKED)?;
+                let (sent, outcome) = answered?;
                 match &outcome {
                     Outcome::Failed(failure) if failure.kind.may_pass() => {
                         in_a_row += 1;
@@ -225,7 +228,7 @@ async fn serve(
                     _ => in_a_row = 0,
                 }
                 // The client may be gone.
-                let _ = answers.send(Ok((id, outcome)));
+                let _ = answers.send(Ok(Done { id, sent, ended: Instant::now(), outcome }));
             }
             request = requests.recv(), if running.len() < concurrency => {
                 let Some((id, request)) = request else { return Ok(()) };
@@ -237,8 +240,8 @@ async fn serve(
 }
 
 impl Service {
-    /// Sends the request until it is answered, fails for good or there is no use in it.
-    async fn answer(&self, request: &Request) -> Result<Outcome> {
+    /// Sends the request until it is answered, fails for good or there is no use in it; answers when it was sent last, too.
+    async fn answer(&self, request: &Request) -> Result<(Instant, Outcome)> {
         wire::check(&self.settings, request)?;
         let mut attempts = 0;
         loop {
@@ -251,7 +254,7 @@ impl Service {
                 Ok(answer) => {
                     self.limits.let_through();
                     attempts += 1;
-                    return Ok(Outcome::Answered(crate::Answer { attempts, ..answer }));
+                    return Ok((sent.into_std(), Outcome::Answered(crate::Answer { attempts, ..answer })));
                 }
                 Err(Trouble::Stop(stop)) => return Err(stop),
                 Err(Trouble::Limited { wait }) => {
@@ -263,13 +266,13 @@ impl Service {
             attempts += 1;
             if !kind.may_pass() {
                 self.limits.let_through();
-                return Ok(Outcome::Failed(Failure { kind, attempts }));
+                return Ok((sent.into_std(), Outcome::Failed(Failure { kind, attempts })));
             }
             if let Some(wait) = wait {
                 self.limits.pause(wait)?;
             }
             if attempts > self.settings.retries {
-                return Ok(Outcome::Failed(Failure { kind, attempts }));
+                return Ok((sent.into_std(), Outcome::Failed(Failure { kind, attempts })));
             }
             if wait.is_none() {
                 tokio::time::sleep(backoff(Duration::from_millis(500), Duration::from_secs(30), attempts)).await;
