@@ -48,7 +48,7 @@ fn faults(seed: u64, count: usize) -> Faults {
         Some(match kind {
             0 => Fault::Refuse,
             1 => Fault::CloseSocket,
-            2 => Fault::Delay(Duration::from_millis(500)),
+            2 => Fault::Delay(Duration::from_millis(700)),
             3 => Fault::TooMany {
                 retry_after: Some(u32::from(rare)),
             },
@@ -73,7 +73,7 @@ fn models_lose_nothing_when_the_server_fails_and_the_backend_is_killed() {
     let cluster = Cluster::own();
     let mock = mock(|options| options.faults = faults(seed, 4 * count as usize));
     let mut client = cluster.client();
-    let options = format!(", concurrency '{CONCURRENCY}', timeout_ms '300'");
+    let options = format!(", concurrency '{CONCURRENCY}', timeout_ms '500'");
     collection(&mut client, &mock, &options, ", extractor => 'server:m'");
     run(&mut client, &documents(count as i32));
 
