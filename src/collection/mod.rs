@@ -94,7 +94,8 @@ impl Collection {
     /// for, and wait for what this one holds.
     pub fn build_nodes(name: Option<&str>) -> Result<Collection> {
         let collection = Self::write(name)?;
-        if !has_index(&collection, "node")? || will_drop_index(&collection)? {
+        let drops = will_drop_index(&collection)? || collection.options.next_embedder.is_some();
+        if drops || !has_index(&collection, "node")? {
             collection.execute("LOCK TABLE {s}.node IN SHARE ROW EXCLUSIVE MODE", &[])?;
         }
         collection.building()
@@ -139,6 +140,16 @@ impl Collection {
 
     /// Opens the collection of a table that fired one of its triggers, as the table's owner, whoever wrote.
     pub fn of_trigger(schema: pg_sys::Oid, owner: pg_sys::Oid) -> Result<Collection> {
+        Self::of_table(schema, owner, false)
+    }
+
+    /// Like [`Collection::of_trigger`], for the table document: the settings are read behind the lock under which leaves are
+    /// written, so that none gets a vector of an embedder that is replaced meanwhile.
+    pub fn of_document_trigger(schema: pg_sys::Oid, owner: pg_sys::Oid) -> Result<Collection> {
+        Self::of_table(schema, owner, true)
+    }
+
+    fn of_table(schema: pg_sys::Oid, owner: pg_sys::Oid, writes_leaves: bool) -> Result<Collection> {
         let frame = Frame::enter()?;
         let name: String = spi::query_one(
             "SELECT nspname::text FROM pg_namespace WHERE oid = $1",
@@ -149,6 +160,12 @@ impl Collection {
             return Err(misplaced());
         }
         let user = AsUser::switch(owner);
+        if writes_leaves {
+            spi::execute(
+                &format!("LOCK TABLE {}.node IN ROW EXCLUSIVE MODE", spi::quote(&name)),
+                &[],
+            )?;
+        }
         let collection = Self::load(&name, (schema, owner), Some(user), frame)?;
         collection.must_see_all()?;
         Ok(collection)

@@ -1,6 +1,7 @@
 //! The options of a collection: read from `setting`, checked when they are written.
 
 use std::collections::BTreeMap;
+use std::ops::RangeInclusive;
 
 use graphrag_text::{chunk, stop};
 use pgrx::PgSqlErrorCode;
@@ -12,6 +13,7 @@ use crate::model::prompts::PROMPTS;
 use crate::model::{Model, Role};
 use crate::pg::json::Json;
 use crate::pg::spi;
+use crate::pg::vector::MAX_DIMENSIONS;
 
 /// What the table `setting` says.
 pub struct Options {
@@ -87,7 +89,12 @@ impl Options {
     pub fn parse(map: &Map<String, Value>) -> Result<Options> {
         let number = |key: &str| number(map, key);
         let text = |key: &str| map.get(key).and_then(Value::as_str).unwrap_or_default().to_owned();
-        let dimensions = number("dimensions")? as usize;
+        let dimensions = whole(
+            map.get("dimensions").unwrap_or(&Value::Null),
+            "dimensions",
+            1..=i64::from(MAX_DIMENSIONS),
+        )?;
+        let dimensions = dimensions as usize;
         let chunk = chunk::Options {
             block_tokens: number("block_tokens")? as usize,
             leaf_tokens: number("leaf_tokens")? as usize,
@@ -201,25 +208,24 @@ fn prompts(map: &Map<String, Value>) -> Result<BTreeMap<&'static str, String>> {
 }
 
 fn number(map: &Map<String, Value>, key: &str) -> Result<i64> {
-    let Some(&(_, default, least, greatest)) = NUMBERS.iter().find(|n| n.0 == key) else {
-        return map
-            .get(key)
-            .and_then(Value::as_i64)
-            .ok_or_else(|| Error::internal(format!("setting {key} is missing")));
-    };
+    let known = NUMBERS.iter().find(|number| number.0 == key);
+    let &(_, default, least, greatest) = known.ok_or_else(|| Error::internal(format!("no setting is called {key}")))?;
     match map.get(key) {
         None | Some(Value::Null) => Ok(default),
-        Some(value) => value
-            .as_i64()
-            .filter(|n| (least..=greatest).contains(n))
-            .ok_or_else(|| {
-                Error::invalid(format!(
-                    "setting {} must be a whole number between {least} and {greatest}",
-                    quoted(key)
-                ))
-                .detail(format!("It is {value}."))
-            }),
+        Some(value) => whole(value, key, least..=greatest),
     }
+}
+
+fn whole(value: &Value, key: &str, range: RangeInclusive<i64>) -> Result<i64> {
+    value.as_i64().filter(|n| range.contains(n)).ok_or_else(|| {
+        Error::invalid(format!(
+            "setting {} must be a whole number between {} and {}",
+            quoted(key),
+            range.start(),
+            range.end()
+        ))
+        .detail(format!("It is {value}."))
+    })
 }
 
 /// The argument `settings` as an object.

@@ -229,9 +229,9 @@ pub fn refresh_sources(collection: &Collection, communities: &[i64]) -> Result<(
          added AS (INSERT INTO {s}.community_source (community_id, document_id) SELECT id, document_id FROM wanted \
            ON CONFLICT DO NOTHING RETURNING community_id), \
          counted AS (SELECT id, count(*) AS documents FROM wanted GROUP BY 1) \
-       UPDATE {s}.community c SET stale = true, \
-         source_count = coalesce((SELECT documents FROM counted w WHERE w.id = c.id), 0) \
-       WHERE c.id IN (SELECT community_id FROM gone UNION SELECT community_id FROM added)";
+       UPDATE {s}.community c SET stale = true, source_count = coalesce(w.documents, 0) \
+       FROM (SELECT community_id AS id FROM gone UNION SELECT community_id FROM added) t LEFT JOIN counted w ON w.id = t.id \
+       WHERE c.id = t.id";
     collection.execute(sql, &[communities.to_vec().into()])?;
     share_metadata(collection, "community", communities)
 }

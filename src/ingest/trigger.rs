@@ -107,7 +107,7 @@ fn document_change(trigger: &PgTrigger) -> error::Result<()> {
     if !trigger.table_name().is_ok_and(|table| table == "document") {
         return Err(misplaced());
     }
-    let collection = Collection::of_trigger(table_schema(trigger)?, table_owner(trigger)?)?;
+    let collection = Collection::of_document_trigger(table_schema(trigger)?, table_owner(trigger)?)?;
     let rows = Transition(trigger);
     let ids = |sql: &str| rows.query(sql, &[], |row| row.need::<i64>(1));
     match trigger.op().map_err(|e| Error::internal(e.to_string()))? {

@@ -6,7 +6,7 @@ use pgrx::PgSqlErrorCode;
 use pgrx::prelude::*;
 use serde_json::{Value, json};
 
-use super::{Answer, Asking, Item, Ledger, Model, prompts};
+use super::{Answer, Asking, Item, Ledger, Model, ledger, prompts};
 use crate::collection::{Collection, literal, quoted};
 use crate::error::{Error, Result, capital, required, sql};
 use crate::pg::json::Json;
@@ -58,6 +58,7 @@ fn ask(name: Option<&str>, question: Option<&str>, scope: &Scope) -> Result<Json
     let mut ledger = Ledger::resume(&collection, "ask", Asking::Now);
     let started = Instant::now();
     let mut passages = retrieve(&collection, question, scope)?;
+    let read = Read::of(&passages);
     if let Some(reranker) = &collection.options.reranker {
         passages = rerank(&mut ledger, reranker, question, passages)?;
     }
@@ -69,6 +70,7 @@ fn ask(name: Option<&str>, question: Option<&str>, scope: &Scope) -> Result<Json
         let request = prompts::answer(answerer, &collection.options, question, &texts);
         answer = Some(one(&mut ledger, answerer, request, &passages)?);
     }
+    read.forget_what_changed(&collection)?;
     let citations = citations(answer.as_deref().unwrap_or_default(), &passages);
     Ok(json!({
         "answer": answer,
@@ -83,15 +85,46 @@ fn ask(name: Option<&str>, question: Option<&str>, scope: &Scope) -> Result<Json
     .into())
 }
 
+/// What models have read for an answer.
+struct Read {
+    nodes: Vec<i64>,
+    documents: Vec<i64>,
+}
+
+impl Read {
+    fn of(passages: &[Passage]) -> Read {
+        let mut documents: Vec<i64> = passages
+            .iter()
+            .flat_map(|passage| passage.documents.iter().copied())
+            .collect();
+        documents.sort_unstable();
+        documents.dedup();
+        Read {
+            nodes: passages.iter().map(|passage| passage.node).collect(),
+            documents,
+        }
+    }
+
+    /// Forgets the answer at once if a document was changed or deleted meanwhile: whoever did that could not see it.
+    fn forget_what_changed(&self, collection: &Collection) -> Result<()> {
+        // Locked, so that they stay as they are until this is committed and seen. A changed text has other nodes.
+        let sql = "SELECT id FROM {s}.document WHERE id = ANY ($1) ORDER BY id FOR SHARE";
+        let standing = collection.returning(sql, &[self.documents.clone().into()], |_| Ok(()))?;
+        let sql = "SELECT id FROM {s}.node WHERE id = ANY ($1) FOR KEY SHARE";
+        let read = collection.returning(sql, &[self.nodes.clone().into()], |_| Ok(()))?;
+        if standing.len() < self.documents.len() || read.len() < self.nodes.len() {
+            ledger::forget_questions(collection, &self.documents)?;
+        }
+        Ok(())
+    }
+}
+
 /// The one answer to a request that reads some passages.
 fn one(ledger: &mut Ledger, model: &Model, request: Value, passages: &[Passage]) -> Result<String> {
-    let mut documents: Vec<i64> = passages
-        .iter()
-        .flat_map(|passage| passage.documents.iter().copied())
-        .collect();
-    documents.sort_unstable();
-    documents.dedup();
-    match ledger.want(model, &[Item::new(request, documents)])?.pop() {
+    match ledger
+        .want(model, &[Item::new(request, Read::of(passages).documents)])?
+        .pop()
+    {
         Some(Some(Answer::Text(text))) => Ok(text),
         _ => {
             let reason = ledger.last_failure()?.unwrap_or_else(|| "it gave no answer".to_owned());

@@ -192,8 +192,13 @@ impl Flight {
 
     fn read(&mut self, collection: &Collection, step: &str) -> Result<bool> {
         let sql = "SELECT id, key, role, model, request::text FROM {s}.model_call \
-                   WHERE status = 'pending' AND NOT stale AND step = $1 AND id > $2 AND model <> 'queue' ORDER BY id LIMIT $3";
-        let args = [step.into(), self.last.into(), READ.into()];
+                   WHERE status = 'pending' AND NOT stale AND step = $1 AND id > $2 \
+                   AND (role, model) IN (SELECT * FROM unnest($4::text[], $5::text[])) ORDER BY id LIMIT $3";
+        // Whoever may write the ledger must not choose what runs as the owner, or gets the owner's key: the settings do.
+        let models = collection.options.models().filter(|model| model.form != Form::Queue);
+        let (roles, names): (Vec<&str>, Vec<&str>) =
+            models.map(|model| (model.role.name(), model.text.as_str())).unzip();
+        let args = [step.into(), self.last.into(), READ.into(), roles.into(), names.into()];
         let rows = collection.returning(sql, &args, |row| {
             let request: String = row.need(5)?;
             let call = Call {

@@ -117,12 +117,12 @@ pub fn write(collection: &Collection, landed: Vec<Landed>) -> Result<()> {
                       AS u (key, response, embedding, error, prompt_tokens, completion_tokens, repairs, price_in, price_out, \
                             step, role, model)), \
                written AS (UPDATE {s}.model_call m SET status = CASE WHEN u.error IS NULL THEN 'done' ELSE 'failed' END, \
-                      response = u.response::jsonb, embedding = u.embedding, error = u.error, attempts = m.attempts + 1, \
+                      response = u.response::jsonb, embedding = u.embedding, error = u.error, attempts = least(m.attempts, 1000000) + 1, \
                       repairs = string_to_array(u.repairs, ' '), finished_at = clock_timestamp(), \
                       request = CASE WHEN u.error IS NULL THEN '{}' ELSE m.request END, \
-                      prompt_tokens = coalesce(CASE WHEN m.model <> 'queue' THEN m.prompt_tokens END + u.prompt_tokens, u.prompt_tokens, \
+                      prompt_tokens = coalesce(CASE WHEN m.model <> 'queue' THEN least(m.prompt_tokens, 1000000000000) END + u.prompt_tokens, u.prompt_tokens, \
                         m.prompt_tokens), \
-                      completion_tokens = coalesce(CASE WHEN m.model <> 'queue' THEN m.completion_tokens END + u.completion_tokens, \
+                      completion_tokens = coalesce(CASE WHEN m.model <> 'queue' THEN least(m.completion_tokens, 1000000000000) END + u.completion_tokens, \
                         u.completion_tokens, m.completion_tokens), \
                       cost = coalesce(m.cost + u.cost, u.cost, m.cost) \
                  FROM u WHERE m.key = u.key AND m.status = 'pending' RETURNING m.key) \
@@ -151,9 +151,14 @@ pub fn write(collection: &Collection, landed: Vec<Landed>) -> Result<()> {
 
 /// Takes up what a program has answered in the queue: checked as any answer is, and marked failed if it is none.
 pub fn pick_up(collection: &Collection, step: &str) -> Result<()> {
+    // Marked as done without an answer: it is not.
+    let sql = "UPDATE {s}.model_call SET status = 'pending' WHERE model = 'queue' AND step = $1 AND status = 'done' \
+               AND response IS NULL AND request <> '{}'";
+    collection.execute(sql, &[step.into()])?;
     loop {
         let sql = "SELECT key, role, response::text FROM {s}.model_call WHERE model = 'queue' AND step = $1 \
-                   AND response IS NOT NULL AND request <> '{}' AND status IN ('pending', 'done') ORDER BY id LIMIT $2 FOR UPDATE";
+                   AND role IN ('embedder', 'summarizer', 'extractor') AND response IS NOT NULL AND request <> '{}' \
+                   AND status IN ('pending', 'done') ORDER BY id LIMIT $2 FOR UPDATE";
         let answered = collection.returning(sql, &[step.into(), READ.into()], |row| {
             let role = Role::parse(&row.need::<String>(2)?)?;
             Ok((row.need::<Vec<u8>>(1)?, role, row.need::<String>(3)?))

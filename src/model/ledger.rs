@@ -137,7 +137,7 @@ impl<'a> Ledger<'a> {
         }
         let prefix = prefix(model.role, &model.identity(self.collection.owner)?);
         let keys: Vec<Vec<u8>> = items.iter().map(|item| key(&prefix, &item.hash)).collect();
-        let mut known = self.known(&keys)?;
+        let mut known = self.known(model, &keys)?;
         // The same text may stand in several items.
         let mut new = HashSet::new();
         let missing: Vec<usize> = (0..keys.len())
@@ -149,7 +149,7 @@ impl<'a> Ledger<'a> {
         };
         if self.asking == Asking::Now && model.form != Form::Queue && is_open(&known) {
             self.ask(model, missing.len())?;
-            known = self.known(&keys)?;
+            known = self.known(model, &keys)?;
         }
         let answers: Vec<Option<Answer>> = keys.iter().map(|key| known.get(key).cloned().flatten()).collect();
         self.waiting += answers.iter().filter(|answer| answer.is_none()).count() as i64;
@@ -173,7 +173,9 @@ impl<'a> Ledger<'a> {
     }
 
     /// What the ledger has of the keys: nothing where a call is pending.
-    fn known(&self, keys: &[Vec<u8>]) -> Result<HashMap<Vec<u8>, Option<Answer>>> {
+    ///
+    /// Rows that something else than the extension has made into what they are not are as good as none, and planned anew.
+    fn known(&self, model: &Model, keys: &[Vec<u8>]) -> Result<HashMap<Vec<u8>, Option<Answer>>> {
         let mut known = HashMap::new();
         for part in keys.chunks(BATCH) {
             let part = || part.to_vec().into();
@@ -181,16 +183,17 @@ impl<'a> Ledger<'a> {
                        WHERE key = ANY ($1) AND (stale OR status = 'pending' AND step <> $2)";
             self.collection.execute(sql, &[part(), self.step.into()])?;
             // A vector that has been moved to its row, and is not found there, has to be asked for again.
-            let sql = "SELECT key, status, role, response #>> '{}', embedding FROM {s}.model_call WHERE key = ANY ($1) \
-                       AND response IS DISTINCT FROM '\"moved\"'";
-            for (key, answer) in self.collection.returning(sql, &[part()], |row| {
+            let sql = "SELECT key, status, response #>> '{}', embedding FROM {s}.model_call WHERE key = ANY ($1) \
+                       AND role = $2 AND model = $3 AND response IS DISTINCT FROM '\"moved\"' \
+                       AND (status IN ('pending', 'failed') OR status = 'done' AND request = '{}')";
+            let args = [part(), model.role.name().into(), model.text.as_str().into()];
+            for (key, answer) in self.collection.returning(sql, &args, |row| {
                 let status: String = row.need(2)?;
-                let role: String = row.need(3)?;
                 let answer = match status.as_str() {
-                    "done" if role == Role::Embedder.name() => {
-                        Some(Answer::Vector(row.get::<Vector>(5)?.map(|vector| vector.0)))
+                    "done" if model.role == Role::Embedder => {
+                        Some(Answer::Vector(row.get::<Vector>(4)?.map(|vector| vector.0)))
                     }
-                    "done" => row.get(4)?.map(Answer::Text),
+                    "done" => row.get(3)?.map(Answer::Text),
                     "failed" => Some(Answer::Failed),
                     _ => None,
                 };
@@ -209,8 +212,10 @@ impl<'a> Ledger<'a> {
             let requests: Vec<String> = part.iter().map(|&i| items[i].request.to_string()).collect();
             let sql = "INSERT INTO {s}.model_call (key, step, role, model, request) \
                        SELECT u.key, $3, $4, $5, u.request::jsonb FROM unnest($1::bytea[], $2::text[]) WITH ORDINALITY AS u (key, request, n) \
-                       ORDER BY u.n ON CONFLICT (key) DO UPDATE SET status = 'pending', step = excluded.step, request = excluded.request, \
-                         response = NULL WHERE model_call.response = '\"moved\"'";
+                       ORDER BY u.n ON CONFLICT (key) DO UPDATE SET status = 'pending', step = excluded.step, role = excluded.role, \
+                         model = excluded.model, request = excluded.request, response = NULL, embedding = NULL, error = NULL, stale = false \
+                       WHERE model_call.role <> excluded.role OR model_call.model <> excluded.model OR model_call.status = 'forgotten' \
+                         OR model_call.status = 'done' AND (model_call.request <> '{}' OR model_call.response = '\"moved\"')";
             let args = [
                 of_part.into(),
                 requests.into(),
@@ -294,13 +299,18 @@ pub fn forget_documents(collection: &Collection, ids: &[i64]) -> Result<()> {
     Ok(())
 }
 
+/// Forgets the answers of rag_ask that have read one of these documents.
+pub fn forget_questions(collection: &Collection, ids: &[i64]) -> Result<()> {
+    let keys = "SELECT DISTINCT s.key FROM {s}.model_call_source s JOIN {s}.model_call m ON m.key = s.key \
+                WHERE s.document_id = ANY ($1) AND m.step = 'ask'";
+    forget(collection, keys, &[ids.to_vec().into()])
+}
+
 /// Marks what models have answered from documents that have changed: the next run of the step keeps what it can use and
 /// forgets the rest.
 pub fn suspect_documents(collection: &Collection, ids: &[i64]) -> Result<()> {
     // Nobody asks a question again for the step's sake.
-    let keys = "SELECT DISTINCT s.key FROM {s}.model_call_source s JOIN {s}.model_call m ON m.key = s.key \
-                WHERE s.document_id = ANY ($1) AND m.step = 'ask'";
-    forget(collection, keys, &[ids.to_vec().into()])?;
+    forget_questions(collection, ids)?;
     let sql = "UPDATE {s}.model_call SET stale = true WHERE NOT stale AND key IN \
                  (SELECT key FROM {s}.model_call_source WHERE document_id = ANY ($1))";
     collection.execute(sql, &[ids.to_vec().into()])?;

@@ -6,7 +6,13 @@ use pgrx::pg_sys;
 
 thread_local! {
     static HELD: Cell<Option<pg_sys::LOCKTAG>> = const { Cell::new(None) };
+    static TOUCHED: Cell<bool> = const { Cell::new(false) };
     static ON_ABORT: Cell<Option<fn()>> = const { Cell::new(None) };
+}
+
+/// Says that this transaction goes on with what the lock is for: if one commits that does not, the lock is let go.
+pub fn touch() {
+    TOUCHED.set(true);
 }
 
 /// PostgreSQL's mark of advisory locks with two keys of four bytes.
@@ -14,8 +20,8 @@ const TWO_KEYS: u16 = 2;
 /// DEFAULT_LOCKMETHOD is for tables and rows, this one for advisory locks.
 const USER_LOCKMETHOD: u8 = 2;
 
-/// Waits for the advisory lock of two keys and holds it until [`release`], or until a transaction of this session aborts;
-/// `on_abort` is called then, too. A plain session lock would outlive the error.
+/// Waits for the advisory lock of two keys and holds it until [`release`], or until a transaction of this session aborts
+/// or commits without [`touch`]; `on_abort` is called then, too. A plain session lock would outlive the error.
 pub fn hold(class: i32, key: i32, on_abort: fn()) {
     let tag = pg_sys::LOCKTAG {
         // SAFETY: a plain read of backend state.
@@ -52,7 +58,12 @@ pub fn release() {
 /// Called by PostgreSQL at the end of each transaction.
 #[pgrx::pg_guard]
 unsafe extern "C-unwind" fn at_end(event: pg_sys::XactEvent::Type, _nothing: *mut std::ffi::c_void) {
-    if event == pg_sys::XactEvent::XACT_EVENT_ABORT && HELD.get().is_some() {
+    let left = match event {
+        pg_sys::XactEvent::XACT_EVENT_ABORT => true,
+        pg_sys::XactEvent::XACT_EVENT_COMMIT => !TOUCHED.take(),
+        _ => false,
+    };
+    if left && HELD.get().is_some() {
         if let Some(on_abort) = ON_ABORT.get() {
             on_abort();
         }

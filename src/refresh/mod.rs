@@ -65,6 +65,7 @@ fn start(name: Option<&str>, max_calls: Option<i64>, steps: Option<Vec<Option<St
         u32::from(collection.oid).cast_signed()
     };
     session::hold(lock::ASK_CLASS, key, forget_run);
+    session::touch();
     // Looked at again behind the lock: another refresh may just have finished.
     let collection = Collection::write(name)?;
     let run = Run::new(&collection, max_calls, steps)?;
@@ -90,7 +91,9 @@ fn round(name: Option<&str>) -> Result<bool> {
     let name = required(name, "collection")?;
     // Out of its place while it works: if an ERROR unwinds from here, it is dropped with all that is in the air.
     let run = RUN.take().filter(|run| run.collection == name && session::may_commit());
+    session::touch();
     let mut run = run.ok_or_else(|| {
+        session::release();
         Error::new(
             PgSqlErrorCode::ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
             "no refresh of this collection is running in this session",

@@ -18,6 +18,7 @@ pub struct Reembed {
     communities: Vec<i64>,
     at: usize,
     waiting: i64,
+    finished: bool,
 }
 
 impl Reembed {
@@ -32,6 +33,7 @@ impl Reembed {
             )?,
             at: 0,
             waiting: 0,
+            finished: false,
         })
     }
 
@@ -44,7 +46,7 @@ impl Reembed {
     }
 
     pub fn is_done(&self) -> bool {
-        self.at >= self.total()
+        self.finished
     }
 
     /// Plans the vectors of the next texts, and after the last of them puts all in their places. Answers how many are missing.
@@ -73,10 +75,36 @@ impl Reembed {
             self.waiting += waiting;
         }
         self.at = next;
-        if self.is_done() && self.waiting == 0 {
+        if self.at < self.total() {
+            return Ok(self.waiting);
+        }
+        if self.waiting == 0 {
+            self.take_late(collection)?;
+            if self.total() > 0 {
+                return Ok(0);
+            }
             self.swap(collection)?;
         }
+        self.finished = true;
         Ok(self.waiting)
+    }
+
+    /// Goes on with the texts that have come or changed since the last look.
+    fn take_late(&mut self, collection: &Collection) -> Result<()> {
+        (self.nodes, self.communities, self.at) = (Vec::new(), Vec::new(), 0);
+        if self.model.is_built_in() {
+            return Ok(());
+        }
+        let prefix = ledger::prefix(self.model.role, &self.model.identity(collection.owner)?);
+        let missing =
+            "NOT EXISTS (SELECT FROM {s}.model_call m WHERE m.status IN ('done', 'failed') AND m.key = sha256($1 ||";
+        let sql = format!("SELECT n.id FROM {{s}}.node n WHERE {missing} n.text_hash)) ORDER BY n.id");
+        self.nodes = collection.returning(&sql, &[prefix.clone().into()], |row| row.need(1))?;
+        let sql = format!(
+            "SELECT c.id FROM {{s}}.community c WHERE c.text IS NOT NULL AND {missing} sha256(convert_to(c.text, 'UTF8')))) ORDER BY c.id"
+        );
+        self.communities = collection.returning(&sql, &[prefix.into()], |row| row.need(1))?;
+        Ok(())
     }
 
     /// Replaces the vectors of all texts, and the embedder of the collection.
@@ -96,7 +124,20 @@ impl Reembed {
             collection.execute(sql, &[prefix.clone().into()])?;
             let sql = "UPDATE {s}.model_call m SET embedding = NULL, response = '\"moved\"' FROM {s}.node n \
                        WHERE m.key = sha256($1 || n.text_hash) AND n.embedding IS NOT NULL AND n.level = 0";
-            collection.execute(sql, &[prefix.into()])?;
+            collection.execute(sql, &[prefix.clone().into()])?;
+            // A summary or a report without its vector is tried again as one that is not the model's.
+            for (step, table, hash) in [
+                ("tree", "node", "t.text_hash"),
+                ("reports", "community", "sha256(convert_to(t.text, 'UTF8'))"),
+            ] {
+                let failed = format!(
+                    "WITH failed AS (UPDATE {{s}}.model_call m SET step = $2 FROM {{s}}.{table} t \
+                       WHERE m.key = sha256($1 || {hash}) AND m.status = 'failed' AND t.level >= $3 RETURNING t.id) \
+                     UPDATE {{s}}.{table} t SET stale = true FROM failed WHERE t.id = failed.id"
+                );
+                let least = i32::from(table == "node");
+                collection.execute(&failed, &[prefix.clone().into(), step.into(), least.into()])?;
+            }
         }
         collection.execute("DELETE FROM {s}.change WHERE \"table\" = 'node'", &[])?;
         let sql = "DELETE FROM {s}.setting WHERE key IN ('next_embedder', 'embedder_identity')";
@@ -115,11 +156,11 @@ impl Reembed {
         Ok(())
     }
 
+    /// By a built-in model, which asks nobody.
     fn compute(&self, collection: &Collection) -> Result<()> {
-        for (select, table, ids) in [
-            (NODES, "node", &self.nodes),
-            (COMMUNITIES, "community", &self.communities),
-        ] {
+        for (select, table) in [(NODES, "node"), (COMMUNITIES, "community")] {
+            let sql = format!("SELECT id FROM {{s}}.{table} ORDER BY id");
+            let ids: Vec<i64> = collection.returning(&sql, &[], |row| row.need(1))?;
             for part in ids.chunks(BATCH) {
                 let texts = texts(collection, select, part)?;
                 let vectors: Vec<_> = texts

@@ -3,10 +3,10 @@
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
-use pgrx::notice;
+use pgrx::{PgSqlErrorCode, notice, pg_sys};
 
 use super::work::{STEPS, Work};
-use crate::collection::Collection;
+use crate::collection::{Collection, quoted};
 use crate::error::{self, Error, Result};
 use crate::ingest;
 use crate::model::Flight;
@@ -17,6 +17,8 @@ const SAY: Duration = Duration::from_secs(10);
 
 pub struct Run {
     pub collection: String,
+    /// Schema and owner.
+    identity: (pg_sys::Oid, pg_sys::Oid),
     steps: VecDeque<&'static str>,
     limit: Option<i64>,
     flight: Flight,
@@ -71,6 +73,7 @@ impl Run {
         }
         Ok(Run {
             collection: collection.name.clone(),
+            identity: (collection.oid, collection.owner),
             steps: chosen,
             limit,
             flight: Flight::new(),
@@ -79,16 +82,35 @@ impl Run {
         })
     }
 
+    /// An error if the name is another collection's by now, or the owner, whose models and keys are in use, another one.
+    fn check(&self, collection: Collection) -> Result<Collection> {
+        if (collection.oid, collection.owner) == self.identity {
+            return Ok(collection);
+        }
+        Err(Error::new(
+            PgSqlErrorCode::ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
+            format!(
+                "collection {} has been renamed or given away meanwhile",
+                quoted(&self.collection)
+            ),
+        )
+        .hint("CALL rag_refresh again goes on."))
+    }
+
     /// A short piece of work; whether there is more.
     pub fn round(&mut self) -> Result<bool> {
         if let Some(error) = self.stopped.take() {
             return Err(error);
         }
+        let flying = self.work.as_ref().map(|phase| phase.flying);
+        let collection = self.check(match flying {
+            Some(false) => Collection::build_nodes(Some(&self.collection))?,
+            _ => Collection::write(Some(&self.collection))?,
+        })?;
         let Some(phase) = &mut self.work else {
-            return self.next();
+            return self.next(&collection);
         };
         if phase.flying {
-            let collection = Collection::write(Some(&self.collection))?;
             let round = self.flight.round(&collection, phase.work.step(), self.limit)?;
             phase.landed += round.answered + round.failed;
             phase.answered += round.answered;
@@ -98,7 +120,6 @@ impl Run {
             self.stopped = round.stopped;
             return Ok(true);
         }
-        let collection = Collection::build_nodes(Some(&self.collection))?;
         // What was waited for and did not come, will not come in this run.
         let skip = phase.begun && phase.waiting > 0 && phase.landed == 0;
         let (waiting, done) = phase.work.piece(&collection, !phase.begun, skip)?;
@@ -123,10 +144,9 @@ impl Run {
     }
 
     /// Takes up the next step that has work.
-    fn next(&mut self) -> Result<bool> {
-        let collection = Collection::write(Some(&self.collection))?;
+    fn next(&mut self, collection: &Collection) -> Result<bool> {
         while let Some(step) = self.steps.pop_front() {
-            if let Some(work) = Work::of(step, &collection)? {
+            if let Some(work) = Work::of(step, collection)? {
                 self.work = Some(Phase::new(work));
                 return Ok(true);
             }
@@ -244,11 +264,8 @@ fn is_ordered(collection: &Collection, step: &str) -> Result<bool> {
 
 /// Notes that somebody has asked for these steps.
 fn order(collection: &Collection, steps: &[&'static str]) -> Result<()> {
-    let steps: Vec<&str> = steps
-        .iter()
-        .copied()
-        .filter(|step| !is_ordered(collection, step).unwrap_or(true))
-        .collect();
+    let is_new = |step: &&str| steps.contains(step) && !is_ordered(collection, step).unwrap_or(true);
+    let steps: Vec<&str> = STEPS.into_iter().filter(is_new).collect();
     if steps.is_empty() {
         return Ok(());
     }
