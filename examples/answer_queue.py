@@ -2,7 +2,7 @@
 """Answers what waits in the queue of a collection, by any service that has OpenAI's interface.
 
     export BASE_URL=http://localhost:11434/v1 CHAT_MODEL=llama3.1 EMBEDDING_MODEL=nomic-embed-text
-    export API_KEY=...                                      # if the service wants one
+    export API_KEY=...                                      # if the service wants one; rows whose model is not given are left
     python3 answer_queue.py kb "dbname=test"
 
 Needs Python and psql. It takes pending rows of model_call a few at a time and commits each batch, so that it can be stopped at
@@ -22,6 +22,7 @@ TAKE = """BEGIN;
 SELECT coalesce(jsonb_agg(c), '[]') FROM (
     SELECT encode(key, 'hex') AS key, role, request FROM :"collection".model_call
     WHERE model = 'queue' AND status = 'pending' AND response IS NULL AND NOT stale
+      AND CASE role WHEN 'embedder' THEN :'embedding' ELSE :'chat' END <> ''
     ORDER BY id LIMIT :batch FOR UPDATE SKIP LOCKED) c;
 """
 WRITE = """UPDATE :"collection".model_call m
@@ -66,10 +67,13 @@ def ask(call):
 
 
 def main():
-    if len(sys.argv) < 2 or not {"BASE_URL", "CHAT_MODEL"} <= os.environ.keys():
+    models = {name: os.environ.get(f"{name.upper()}_MODEL", "") for name in ("chat", "embedding")}
+    if len(sys.argv) < 2 or "BASE_URL" not in os.environ or not any(models.values()):
         sys.exit(__doc__)
     collection, *database = sys.argv[1:]
-    command = ["psql", "-X", "-q", "-A", "-t", "-v", "ON_ERROR_STOP=1", "-v", f"collection={collection}", "-v", f"batch={BATCH}"]
+    variables = {"collection": collection, "batch": BATCH, **models}
+    command = ["psql", "-X", "-q", "-A", "-t", "-v", "ON_ERROR_STOP=1",
+               *(part for name, value in variables.items() for part in ("-v", f"{name}={value}"))]
     environment = {**os.environ, "PGCLIENTENCODING": "UTF8", "PGOPTIONS": "-c standard_conforming_strings=on"}
     psql = subprocess.Popen(command + database, stdin=subprocess.PIPE, stdout=subprocess.PIPE, encoding="utf-8", env=environment)
     done = 0

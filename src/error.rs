@@ -135,6 +135,14 @@ pub fn notice(message: impl Into<String>, hint: impl Into<String>) {
     .report(PgLogLevel::NOTICE);
 }
 
+/// A NOTICE with a DETAIL and a HINT.
+pub fn notice_of(message: String, detail: String, hint: String) {
+    ErrorReport::new(PgSqlErrorCode::ERRCODE_SUCCESSFUL_COMPLETION, message, function_name!())
+        .set_detail(detail)
+        .set_hint(hint)
+        .report(PgLogLevel::NOTICE);
+}
+
 /// A message with a capital, as a DETAIL starts.
 pub fn capital(message: &str) -> String {
     let mut letters = message.chars();

@@ -1,7 +1,7 @@
 //! Ranks rows that have a vector: exactly while the candidates are few, through the HNSW index above that.
 
 use crate::collection::Collection;
-use crate::error::{Error, Result, required};
+use crate::error::{Error, Result, notice, required};
 use crate::model;
 use crate::pg::vector::{self, Vector};
 use crate::pg::{json::Json, spi};
@@ -50,6 +50,22 @@ impl Scope {
     pub fn documents(&self) -> spi::Arg<'static> {
         self.documents.clone().into()
     }
+}
+
+/// Says why nothing is found if nothing can be, since leaves wait for their vectors.
+pub fn tell_if_unembedded(collection: &Collection) -> Result<()> {
+    if collection.options.embedder.is_built_in() {
+        return Ok(());
+    }
+    let sql = "SELECT EXISTS (SELECT FROM {s}.node) AND NOT EXISTS (SELECT FROM {s}.node WHERE embedding IS NOT NULL)";
+    if collection.query_one(sql, &[], |row| row.need(1))? {
+        let literal = crate::collection::literal(&collection.name);
+        notice(
+            "nothing is found, since no leaf has a vector yet",
+            format!("CALL rag_refresh({literal}, steps => '{{embed}}')"),
+        );
+    }
+    Ok(())
 }
 
 /// The best `k` rows of a table by cosine with `query`: (id, cosine), best first, ties in canonical order.

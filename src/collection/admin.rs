@@ -37,6 +37,9 @@ fn alter(name: Option<&str>, settings: Option<Json>) -> Result<()> {
     let sql = "SELECT jsonb_object_agg(key, value)::text FROM {s}.setting";
     let current: String = collection.query_one(sql, &[], |row| row.need(1))?;
     let mut map: Map<String, Value> = serde_json::from_str(&current).unwrap_or_default();
+    if changes.contains_key("embedder") {
+        map.remove("next_embedder");
+    }
     map.extend(changes.clone());
     let options = Options::parse(&map)?;
     for model in options.models().filter(|model| changes.contains_key(model.role.name())) {

@@ -190,7 +190,7 @@ fn cut(collection: &Collection, ids: &[i64], kind: &str) -> error::Result<()> {
             ""
         };
         notice!(
-            "{} documents recorded; the next build function cuts and embeds them{until_then}",
+            "{} documents recorded; rag_refresh or the next build function cuts and embeds them{until_then}",
             ids.len()
         );
         return Ok(());

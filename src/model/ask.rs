@@ -10,7 +10,7 @@ use super::{Answer, Asking, Item, Ledger, Model, ledger, prompts};
 use crate::collection::{Collection, literal, quoted};
 use crate::error::{Error, Result, capital, required, sql};
 use crate::pg::json::Json;
-use crate::search::{Scope, query_vector, rank};
+use crate::search::{Scope, query_vector, rank, tell_if_unembedded};
 
 /// Passages that the answerer reads.
 const PASSAGES: usize = 8;
@@ -65,6 +65,9 @@ fn ask(name: Option<&str>, question: Option<&str>, scope: &Scope) -> Result<Json
     passages.truncate(PASSAGES);
     let retrieved = started.elapsed();
     let mut answer = None;
+    if passages.is_empty() {
+        tell_if_unembedded(&collection)?;
+    }
     if !passages.is_empty() {
         let texts: Vec<&str> = passages.iter().map(|passage| passage.text.as_str()).collect();
         let request = prompts::answer(answerer, &collection.options, question, &texts);

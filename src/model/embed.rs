@@ -8,8 +8,8 @@ use graphrag_provider::{Client, Outcome, Reply, Request, Stop};
 use graphrag_text::hash;
 use pgrx::{PgSqlErrorCode, pg_sys};
 
-use super::flight::{check_dimensions, stopped};
 use super::ledger::must_answer_at_once;
+use super::trouble::{check_dimensions, stopped};
 use super::{Answer, Form, Function, Item, Ledger, Model, Role, Server};
 use crate::collection::{Collection, quoted};
 use crate::error::{Error, Result};
@@ -199,7 +199,7 @@ pub fn one_reply(server: &Server, request: Request) -> Result<std::result::Resul
     match outcome(server, request)? {
         Ok(Outcome::Answered(answer)) => Ok(Ok(answer.reply)),
         Ok(Outcome::Failed(failure)) => Ok(Err(failure.to_string())),
-        Err(stop) => Err(stopped(&server.name, &stop)),
+        Err(stop) => Err(stopped(server, &stop)),
     }
 }
 

@@ -74,7 +74,10 @@ fn estimate(name: Option<&str>) -> Result<Vec<EstimateRow>> {
                 cost = Some(cost.unwrap_or(0.0) + part);
             }
         }
+        // Of what cannot be foretold the cost is not nothing.
+        let known = sum.calls > 0 || sum.calls_high == 0;
         let cost = cost
+            .filter(|_| known)
             .map(|cost| AnyNumeric::try_from((cost * 1e6).round() / 1e6))
             .transpose();
         rows.push((
@@ -276,14 +279,18 @@ fn extract(collection: &Collection, uncut: Load) -> Result<Vec<(&Model, Asks)>> 
 fn reports(collection: &Collection, uncut: Load) -> Result<Vec<(&Model, Asks)>> {
     let options = &collection.options;
     let sql = "SELECT (SELECT count(*) FROM {s}.community WHERE stale AND size > 1), (SELECT count(*) FROM {s}.community WHERE size > 1), \
-                 (SELECT count(*) FROM {s}.block), (SELECT count(DISTINCT key) FROM {s}.change WHERE \"table\" = 'block')";
-    let (stale, all, blocks, unread): (i64, i64, i64, i64) = collection.query_one(sql, &[], |row| {
-        Ok((row.need(1)?, row.need(2)?, row.need(3)?, row.need(4)?))
+                 (SELECT count(*) FROM {s}.block), (SELECT count(DISTINCT key) FROM {s}.change WHERE \"table\" = 'block'), \
+                 (SELECT count(*) FROM {s}.entity e WHERE e.degree > 0 AND NOT EXISTS \
+                    (SELECT FROM {s}.community_entity c WHERE c.entity_id = e.id))";
+    let (stale, all, blocks, unread, loose): (i64, i64, i64, i64, i64) = collection.query_one(sql, &[], |row| {
+        Ok((row.need(1)?, row.need(2)?, row.need(3)?, row.need(4)?, row.need(5)?))
     })?;
+    // Those that are to be found have two members and more.
+    let (new, all) = (loose / 2, all + loose / 2);
     let (unread, blocks) = (unread + uncut.items, blocks + uncut.items);
     let read = blocks - unread;
     let high = match unread {
-        0 => stale,
+        0 => stale + new,
         _ if read * 100 >= blocks && all > 0 => stale.max((all as f64 * blocks as f64 / read as f64).ceil() as i64),
         _ => stale.max(blocks),
     };

@@ -8,13 +8,13 @@ use std::time::{Duration, Instant};
 
 use graphrag_provider::{Chat, Client, Outcome, Reply, Request, Schema, Stop};
 use graphrag_text::tokens;
-use pgrx::PgSqlErrorCode;
 use serde_json::Value;
 
 use super::embed::is_up;
 use super::landed::{Content, Landed, counted, read_text, scores_as_text, share, write};
+use super::trouble::{check_dimensions, stopped};
 use super::{Form, Function, Model, Role, Server};
-use crate::collection::{Collection, quoted};
+use crate::collection::Collection;
 use crate::error::{Error, Result};
 use crate::pg::{threads, tick, vector};
 
@@ -263,7 +263,7 @@ impl Flight {
         let Some(lane) = self.lanes.remove(model) else {
             return Ok(());
         };
-        let down = stopped(&lane.server.name, stop);
+        let down = stopped(&lane.server, stop);
         let Stop::Unreachable { reason } = stop else {
             return Err(down);
         };
@@ -424,8 +424,8 @@ impl Flight {
 impl Lane {
     fn open(name: &str, collection: &Collection) -> Result<Lane> {
         let server = Server::open(name, collection.owner)?;
-        let client =
-            threads::without_signals(|| Client::start(server.settings.clone())).map_err(|stop| stopped(name, &stop))?;
+        let client = threads::without_signals(|| Client::start(server.settings.clone()))
+            .map_err(|stop| stopped(&server, &stop))?;
         Ok(Lane { client, server })
     }
 }
@@ -464,42 +464,4 @@ impl Call {
             max_tokens,
         }
     }
-}
-
-/// 22000 for a model that does not fit the collection: that is no item's fault.
-pub fn check_dimensions(collection: &Collection, vector: &[f32]) -> Result<()> {
-    let (has, wants) = (vector.len(), collection.options.dimensions);
-    if has == wants {
-        return Ok(());
-    }
-    Err(Error::new(
-        PgSqlErrorCode::ERRCODE_DATA_EXCEPTION,
-        format!(
-            "the embedder answers vectors of {has} dimensions, collection {} has {wants}",
-            quoted(&collection.name)
-        ),
-    )
-    .hint(format!(
-        "Make the collection with dimensions => {has}, or take a model of {wants}."
-    )))
-}
-
-/// The error for a server that cannot be used.
-pub fn stopped(server: &str, stop: &Stop) -> Error {
-    let code = match stop {
-        Stop::Unreachable { .. } => PgSqlErrorCode::ERRCODE_FDW_UNABLE_TO_ESTABLISH_CONNECTION,
-        Stop::Limited { .. } => PgSqlErrorCode::ERRCODE_CONFIGURATION_LIMIT_EXCEEDED,
-        _ => PgSqlErrorCode::ERRCODE_FDW_ERROR,
-    };
-    let hint = match stop {
-        Stop::Unreachable { .. } => {
-            "What was answered so far is kept where it was committed; try again when the server is up."
-        }
-        Stop::Refused { .. } => {
-            "Look at its key, its models and its account: the options of the server, and rag_health."
-        }
-        Stop::Limited { .. } => "Go on when the limit is over; the option requests_per_minute keeps below it.",
-        _ => "ALTER SERVER sets its options.",
-    };
-    Error::new(code, format!("server {}: {stop}", quoted(server))).hint(hint)
 }

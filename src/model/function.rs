@@ -257,7 +257,10 @@ impl Function {
             tick();
             match attempt(|| call(batch)) {
                 Ok(values) => answers.extend(values.into_iter().map(Ok)),
-                Err(caught) if batch.len() == 1 => answers.push(Err(caught.message)),
+                Err(caught) if batch.len() == 1 => answers.push(Err(match caught.is_undefined {
+                    true => format!("{} (with search_path = pg_catalog, pg_temp)", caught.message),
+                    false => caught.message,
+                })),
                 Err(_) => {
                     let (first, second) = batch.split_at(batch.len().div_ceil(2));
                     waiting.extend([second, first]);

@@ -3,7 +3,8 @@
 use graphrag_provider::{Reply, Request};
 use pgrx::prelude::*;
 
-use super::embed::{one_reply, query_vector};
+use super::embed::one_reply;
+use super::trouble::check_dimensions;
 use super::{Form, Function, Model, Role, Server};
 use crate::collection::Collection;
 use crate::error::{Error, Result, sql};
@@ -90,16 +91,14 @@ fn probe(collection: &Collection, model: &Model) -> Result<(&'static str, String
         Form::Server(name) => {
             let server = Server::open(name, collection.owner)?;
             let wanted = server.model(model.role)?;
+            if model.role == Role::Embedder {
+                return embedder(collection, model, &server);
+            }
             Ok(match one_reply(&server, Request::Models)? {
                 Ok(Reply::Models(models)) if models.is_empty() || models.iter().any(|model| model == wanted) => {
                     (OK, format!("answers, with the model {wanted}"))
                 }
                 Ok(_) => (DEGRADED, format!("answers, and does not list the model {wanted}")),
-                // Its list may be all that it lacks.
-                Err(_) if model.role == Role::Embedder => {
-                    query_vector(collection, "health")?;
-                    (OK, format!("answers, with the model {wanted}"))
-                }
                 Err(reason) => (DEGRADED, format!("cannot list its models: {reason}")),
             })
         }
@@ -114,6 +113,29 @@ fn probe(collection: &Collection, model: &Model) -> Result<(&'static str, String
                 Some(age) => (OK, format!("{count} calls wait, the oldest for {age} s")),
             })
         }
+    }
+}
+
+/// Asks for the vector of one word: whether it fits shows in nothing else.
+fn embedder(collection: &Collection, model: &Model, server: &Server) -> Result<(&'static str, String)> {
+    let identity = model.identity(collection.owner)?;
+    let options = &collection.options;
+    if *model == options.embedder
+        && options.next_embedder.is_none()
+        && let Some(before) = options.embedder_identity.as_ref().filter(|before| **before != identity)
+    {
+        return Ok((
+            FAILED,
+            format!("the vectors were made by {before}; rag_alter with the same embedder embeds anew"),
+        ));
+    }
+    match one_reply(server, Request::Embed(vec!["health".to_owned()]))? {
+        Ok(Reply::Vectors(vectors)) => {
+            check_dimensions(collection, vectors.first().map_or(&[], Vec::as_slice))?;
+            Ok((OK, format!("answers, with the model {}", server.model(model.role)?)))
+        }
+        Ok(_) => Err(Error::internal("an answer of another kind than was asked for")),
+        Err(reason) => Ok((FAILED, reason)),
     }
 }
 

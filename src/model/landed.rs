@@ -31,8 +31,15 @@ pub enum Content {
 pub fn read_text(role: Role, step: &str, reply: &str, cut: bool) -> std::result::Result<Content, String> {
     let (text, repairs) = match role {
         Role::Extractor => {
-            let repairs = answer::extraction(reply).map_err(|error| error.to_string())?.repairs;
-            (reply.to_owned(), repairs)
+            let found = answer::extraction(reply).map_err(|error| error.to_string())?;
+            if found.entities.is_empty() && found.relations.is_empty() && !found.dropped.is_empty() {
+                let reasons: Vec<&str> = found.dropped.keys().copied().collect();
+                return Err(format!(
+                    "the reply holds no entity and no relation that can be read ({})",
+                    reasons.join(", ")
+                ));
+            }
+            (reply.to_owned(), found.repairs)
         }
         Role::Summarizer if step == "reports" && answer::json(reply).is_ok_and(|(value, _)| value.is_object()) => {
             let repairs = answer::report(reply).map_err(|error| error.to_string())?.repairs;

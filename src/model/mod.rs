@@ -13,6 +13,7 @@ mod landed;
 pub mod ledger;
 pub mod prompts;
 mod server;
+pub mod trouble;
 mod usage;
 
 pub use embed::{Identity, embed_built_in, query_vector};

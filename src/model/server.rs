@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt::Display;
 use std::fs::{self, File};
-use std::io::Read;
+use std::io::{ErrorKind, Read};
 use std::net::Ipv6Addr;
 use std::ops::RangeInclusive;
 use std::str::FromStr;
@@ -124,7 +124,7 @@ impl Server {
                 format!("server {} does not exist", quoted(name)),
             )
             .hint(format!(
-                "CREATE SERVER {} FOREIGN DATA WRAPPER {WRAPPER} OPTIONS (base_url 'https://...', chat_model '...');",
+                "CREATE SERVER {} FOREIGN DATA WRAPPER {WRAPPER} OPTIONS (base_url 'https://...', chat_model '...', embedding_model '...');",
                 spi::quote(name)
             )));
         };
@@ -213,7 +213,14 @@ impl Parsed {
 }
 
 fn read_key(path: &str) -> std::result::Result<String, String> {
-    let io = |error: std::io::Error| format!("cannot be read: {}", error.kind());
+    let io = |error: std::io::Error| {
+        let reason = match error.kind() {
+            ErrorKind::NotFound => "no such file".to_owned(),
+            ErrorKind::PermissionDenied => "permission denied".to_owned(),
+            kind => kind.to_string(),
+        };
+        format!("cannot be read: {reason}")
+    };
     // Opening a pipe would wait for a writer.
     if !fs::metadata(path).map_err(io)?.is_file() {
         return Err("is not a file".to_owned());

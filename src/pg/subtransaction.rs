@@ -12,6 +12,8 @@ use crate::error::{Result, raise};
 pub struct Caught {
     pub message: String,
     pub hint: Option<String>,
+    /// A name was not found: of a function, a type, a table, a column or a schema.
+    pub is_undefined: bool,
 }
 
 /// Runs `f` in a subtransaction of its own; if it fails, what it wrote is rolled back and the transaction goes on.
@@ -40,6 +42,14 @@ pub fn attempt<T>(f: impl FnOnce() -> Result<T>) -> std::result::Result<T, Caugh
                 Caught {
                     message: report.message().to_owned(),
                     hint: report.hint().map(str::to_owned),
+                    is_undefined: matches!(
+                        report.sql_error_code(),
+                        PgSqlErrorCode::ERRCODE_UNDEFINED_FUNCTION
+                            | PgSqlErrorCode::ERRCODE_UNDEFINED_OBJECT
+                            | PgSqlErrorCode::ERRCODE_UNDEFINED_TABLE
+                            | PgSqlErrorCode::ERRCODE_UNDEFINED_COLUMN
+                            | PgSqlErrorCode::ERRCODE_INVALID_SCHEMA_NAME
+                    ),
                 }
             }
             _ => cause.rethrow(),

@@ -5,7 +5,7 @@ use pgrx::prelude::*;
 use crate::collection::Collection;
 use crate::error::{Error, Result, in_range, required, sql};
 use crate::pg::{json::Json, memory, vector::Vector};
-use crate::search::{Scope, query_vector, rank};
+use crate::search::{Scope, query_vector, rank, tell_if_unembedded};
 
 /// SQL: `raptor_search(collection, query text, k, filter, mode, max_tokens, documents)`.
 #[pg_extern(sql = false)]
@@ -149,6 +149,9 @@ fn search(
             }
         }
         memory::check(bytes, "the result of this search")?;
+    }
+    if hits.is_empty() {
+        tell_if_unembedded(&collection)?;
     }
     Ok(hits)
 }

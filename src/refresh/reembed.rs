@@ -17,6 +17,8 @@ pub struct Reembed {
     nodes: Vec<i64>,
     communities: Vec<i64>,
     at: usize,
+    /// Texts of the lists before this one.
+    seen: usize,
     waiting: i64,
     finished: bool,
 }
@@ -32,17 +34,22 @@ impl Reembed {
                 |row| row.need(1),
             )?,
             at: 0,
+            seen: 0,
             waiting: 0,
             finished: false,
         })
     }
 
     pub fn total(&self) -> usize {
-        self.nodes.len() + self.communities.len()
+        self.seen + self.listed()
     }
 
     pub fn done(&self) -> usize {
-        self.at
+        self.seen + self.at
+    }
+
+    fn listed(&self) -> usize {
+        self.nodes.len() + self.communities.len()
     }
 
     pub fn is_done(&self) -> bool {
@@ -52,7 +59,7 @@ impl Reembed {
     /// Plans the vectors of the next texts, and after the last of them puts all in their places. Answers how many are missing.
     pub fn step(&mut self, collection: &Collection, ledger: &mut Ledger, skip: bool) -> Result<i64> {
         let skip = skip || self.model.form == Form::Queue;
-        let next = self.total().min(self.at + BATCH);
+        let next = self.listed().min(self.at + BATCH);
         if !self.model.is_built_in() {
             let of_nodes = &self.nodes[self.at.min(self.nodes.len())..next.min(self.nodes.len())];
             let of_communities =
@@ -75,12 +82,12 @@ impl Reembed {
             self.waiting += waiting;
         }
         self.at = next;
-        if self.at < self.total() {
+        if self.at < self.listed() {
             return Ok(self.waiting);
         }
         if self.waiting == 0 {
             self.take_late(collection)?;
-            if self.total() > 0 {
+            if self.listed() > 0 {
                 return Ok(0);
             }
             self.swap(collection)?;
@@ -91,6 +98,7 @@ impl Reembed {
 
     /// Goes on with the texts that have come or changed since the last look.
     fn take_late(&mut self, collection: &Collection) -> Result<()> {
+        self.seen += self.listed();
         (self.nodes, self.communities, self.at) = (Vec::new(), Vec::new(), 0);
         if self.model.is_built_in() {
             return Ok(());

@@ -9,11 +9,13 @@ use super::work::{STEPS, Work};
 use crate::collection::{Collection, quoted};
 use crate::error::{self, Error, Result};
 use crate::ingest;
-use crate::model::Flight;
+use crate::model::{Flight, trouble};
 use crate::progress::count;
 
 /// How often a run says how far it is.
 const SAY: Duration = Duration::from_secs(10);
+/// Failures, and no answer, after which a run ends.
+const HOPELESS: i64 = 20;
 
 pub struct Run {
     pub collection: String,
@@ -52,7 +54,10 @@ impl Run {
         let mut left_out = Vec::new();
         for step in STEPS {
             match &steps {
-                Some(steps) if steps.contains(&step) => chosen.push_back(step),
+                // Reports are about communities, which cost nothing.
+                Some(steps) if steps.contains(&step) || step == "communities" && steps.contains(&"reports") => {
+                    chosen.push_back(step);
+                }
                 Some(_) => {}
                 None if is_ordered(collection, step)? => chosen.push_back(step),
                 None => left_out.push(step),
@@ -118,6 +123,9 @@ impl Run {
             phase.say();
             phase.flying = !round.is_last;
             self.stopped = round.stopped;
+            if self.stopped.is_none() && phase.answered == 0 && phase.failed >= HOPELESS {
+                self.stopped = Some(phase.give_up(&collection)?);
+            }
             return Ok(true);
         }
         // What was waited for and did not come, will not come in this run.
@@ -200,6 +208,17 @@ impl Phase {
         notice!("{step}: {done} of {total} ({:.0} %){left}", share * 100.0);
     }
 
+    /// Ends a run in which nothing works: that is no item's fault, and none has lost an attempt by it.
+    fn give_up(&self, collection: &Collection) -> Result<Error> {
+        let step = self.work.step();
+        let error = trouble::hopeless(collection, step, self.failed)?;
+        let sql = "UPDATE {s}.model_call SET status = 'pending', attempts = greatest(attempts - 1, 0) \
+                   WHERE step = $1 AND status = 'failed' AND finished_at >= clock_timestamp() - make_interval(secs => $2)";
+        let seconds = self.started.elapsed().as_secs_f64() + 1.0;
+        collection.execute(sql, &[step.into(), seconds.into()])?;
+        Ok(error)
+    }
+
     /// What the phase has done, at its end.
     fn tell(&self, collection: &Collection, limited: bool) -> Result<()> {
         let step = self.work.step();
@@ -219,17 +238,13 @@ impl Phase {
             text += &format!(", {}", count(calls, "call", "calls"));
         }
         let failed = self.failed.max(self.work.failed());
-        if failed > 0 {
-            text += &format!(", {failed} failed");
+        let time = span(self.started.elapsed().as_secs_f64());
+        match failed {
+            0 => notice!("{text}, {time}"),
+            _ => trouble::tell_failures(collection, step, format!("{text}, {failed} failed, {time}"), calls > 0)?,
         }
-        notice!("{text}, {}", span(self.started.elapsed().as_secs_f64()));
         if waiting > 0 && limited {
-            let calls = if waiting == 1 {
-                "1 call is".to_owned()
-            } else {
-                format!("{waiting} calls are")
-            };
-            notice!("{step}: max_calls is reached, {calls} pending; CALL rag_refresh again to go on");
+            notice!("{step}: max_calls is reached; CALL rag_refresh again to go on");
         } else if waiting > 0 {
             ingest::tell_waiting(collection, waiting, &format!("{step} goes on"));
         }

@@ -1,12 +1,15 @@
 //! The steps of a refresh, one like the other: plan and write what can be written, say what is missing.
 
+use pgrx::notice;
+
 use super::reembed::Reembed;
 use crate::collection::Collection;
 use crate::error::Result;
 use crate::graph::{self, Blocks, Reports};
 use crate::ingest::{self, Leaves};
-use crate::model::{Asking, Form, Ledger, Model};
+use crate::model::{Asking, Form, Ledger, Model, Role, ledger};
 use crate::pg::spi;
+use crate::progress::count;
 use crate::raptor::Shape;
 use crate::search;
 
@@ -54,7 +57,7 @@ impl Work {
                 Some(next) => Some(Work::Reembed(Reembed::new(collection, next.clone())?)),
                 None => Some(Work::Embed(Leaves::pending(collection)?)),
             },
-            "tree" => needs_tree(collection)?.then_some(Work::Tree),
+            "tree" => (needs_tree(collection)? && has_vectors(collection)?).then_some(Work::Tree),
             "extract" => Some(Work::Extract(Blocks::pending(collection)?)),
             "communities" => graph::needs_communities(collection)?.then_some(Work::Communities),
             _ => Some(Work::Reports(Reports::pending(collection, None)?)),
@@ -152,6 +155,26 @@ impl Work {
             _ => 0,
         }
     }
+}
+
+/// Whether no leaf waits for its vector: a tree over a part of them would be paid for nothing. Says so if one does.
+fn has_vectors(collection: &Collection) -> Result<bool> {
+    let options = &collection.options;
+    if options.embedder.is_built_in() {
+        return Ok(true);
+    }
+    let prefix = ledger::prefix(Role::Embedder, &options.embedder.identity(collection.owner)?);
+    let sql = "SELECT count(*) FROM {s}.node n WHERE n.id IN (SELECT key::bigint FROM {s}.change WHERE \"table\" = 'node') \
+               AND NOT EXISTS (SELECT FROM {s}.model_call m WHERE m.key = sha256($1 || n.text_hash) AND m.status = 'failed')";
+    let waiting: i64 = collection.query_one(sql, &[prefix.into()], |row| row.need(1))?;
+    if waiting > 0 {
+        let (leaves, wait) = (
+            count(waiting, "leaf", "leaves"),
+            if waiting == 1 { "waits" } else { "wait" },
+        );
+        notice!("tree: left for later, {leaves} {wait} for a vector (step embed)");
+    }
+    Ok(waiting == 0)
 }
 
 fn is_queue(model: &Model) -> bool {

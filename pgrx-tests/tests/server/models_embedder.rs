@@ -240,7 +240,8 @@ fn models_of_other_dimensions_are_refused() {
     run(&mut client, &create_server("good", &good.base_url(), ""));
     run(&mut client, &documents(9));
     let message = "22000 the embedder answers vectors of 5 dimensions, collection \"kb\" has 8";
-    let hint = "Make the collection with dimensions => 5, or take a model of 8.";
+    let hint = "Make the collection with dimensions => 5, or take a model of 8; some can be asked for another size by \
+                the option embedding_dimensions.";
     let refused = |client: &mut Client, sql: &str| {
         let error = failure(client, sql);
         assert_eq!(format!("{} {}", error.code().code(), error.message()), message, "{sql}");
