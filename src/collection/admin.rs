@@ -103,16 +103,12 @@ fn take_embedder(collection: &Collection, model: &Model) -> Result<()> {
                 .embedder_identity
                 .as_ref()
                 .is_none_or(|before| attempt(|| model.identity(collection.owner)).is_ok_and(|now| now == *before)));
-    let set = |key: &str| {
-        let sql = "INSERT INTO {s}.setting (key, value) VALUES ($1, to_jsonb($2)) ON CONFLICT (key) DO UPDATE SET value = excluded.value";
-        collection.execute(sql, &[key.into(), model.text.as_str().into()])
-    };
     collection.execute("DELETE FROM {s}.setting WHERE key = 'next_embedder'", &[])?;
     if is_same {
         return Ok(());
     }
     if has_vectors {
-        set("next_embedder")?;
+        collection.set("next_embedder", &model.text)?;
         notice(
             options.until_embedded(model),
             format!("CALL rag_refresh({}) embeds them.", literal(&collection.name)),
@@ -120,7 +116,7 @@ fn take_embedder(collection: &Collection, model: &Model) -> Result<()> {
         return Ok(());
     }
     collection.execute("DELETE FROM {s}.setting WHERE key = 'embedder_identity'", &[])?;
-    set("embedder")?;
+    collection.set("embedder", &model.text)?;
     ingest::queue_leaves(collection)
 }
 

@@ -114,6 +114,28 @@ impl Collection {
         Self::build_nodes(name)
     }
 
+    /// 55000 if the schema has been renamed since it was opened: its name may be another collection's by now.
+    pub fn must_be_itself(&self) -> Result<()> {
+        let sql = "SELECT nspname::text FROM pg_namespace WHERE oid = $1";
+        let name: Vec<String> = self.returning(sql, &[self.oid.into()], |row| row.need(1))?;
+        if name.first() == Some(&self.name) {
+            return Ok(());
+        }
+        Err(self.renamed())
+    }
+
+    /// 55000: what goes on over several transactions has lost its collection.
+    pub fn renamed(&self) -> Error {
+        Error::new(
+            PgSqlErrorCode::ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
+            format!(
+                "collection {} has been renamed or given away meanwhile",
+                quoted(&self.name)
+            ),
+        )
+        .hint("CALL rag_refresh again goes on.")
+    }
+
     /// 55000 where nothing may be derived from documents.
     pub fn must_derive(&self) -> Result<()> {
         if !self.is_read_committed()? {
@@ -258,6 +280,14 @@ impl Collection {
         for table in tables {
             self.execute(&format!("ANALYZE {{s}}.{table}"), &[])?;
         }
+        Ok(())
+    }
+
+    /// Sets a setting to a text.
+    pub fn set(&self, key: &str, value: &str) -> Result<()> {
+        let sql = "INSERT INTO {s}.setting (key, value) VALUES ($1, to_jsonb($2)) \
+                   ON CONFLICT (key) DO UPDATE SET value = excluded.value";
+        self.execute(sql, &[key.into(), value.into()])?;
         Ok(())
     }
 

@@ -22,7 +22,7 @@ pub fn forget_documents(collection: &Collection, ids: &[i64], gone: bool) -> Res
     }
     delete_summaries(collection, ids)?;
     match gone {
-        true => ledger::forget_documents(collection, ids)?,
+        true => ledger::forget_answers(collection, ids)?,
         false => ledger::suspect_documents(collection, ids)?,
     }
     for sql in [

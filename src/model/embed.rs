@@ -51,10 +51,7 @@ impl Identity {
 
     /// Notes the model whose vectors stand in the collection from now on.
     pub fn note(collection: &Collection, identity: &str) -> Result<()> {
-        let sql = "INSERT INTO {s}.setting (key, value) VALUES ('embedder_identity', to_jsonb($1)) \
-                   ON CONFLICT (key) DO UPDATE SET value = excluded.value";
-        collection.execute(sql, &[identity.into()])?;
-        Ok(())
+        collection.set("embedder_identity", identity)
     }
 }
 

@@ -127,9 +127,9 @@ pub fn write(collection: &Collection, landed: Vec<Landed>) -> Result<()> {
                       response = u.response::jsonb, embedding = u.embedding, error = u.error, attempts = least(m.attempts, 1000000) + 1, \
                       repairs = string_to_array(u.repairs, ' '), finished_at = clock_timestamp(), \
                       request = CASE WHEN u.error IS NULL THEN '{}' ELSE m.request END, \
-                      prompt_tokens = coalesce(CASE WHEN m.model <> 'queue' AND m.prompt_tokens < 1e15 THEN m.prompt_tokens END + u.prompt_tokens, u.prompt_tokens, \
+                      prompt_tokens = coalesce(CASE WHEN m.model <> 'queue' AND m.prompt_tokens BETWEEN 0 AND 1e15 THEN m.prompt_tokens END + u.prompt_tokens, u.prompt_tokens, \
                         m.prompt_tokens), \
-                      completion_tokens = coalesce(CASE WHEN m.model <> 'queue' AND m.completion_tokens < 1e15 THEN m.completion_tokens END + u.completion_tokens, \
+                      completion_tokens = coalesce(CASE WHEN m.model <> 'queue' AND m.completion_tokens BETWEEN 0 AND 1e15 THEN m.completion_tokens END + u.completion_tokens, \
                         u.completion_tokens, m.completion_tokens), \
                       cost = coalesce(m.cost + u.cost, u.cost, m.cost) \
                  FROM u WHERE m.key = u.key AND m.status = 'pending' RETURNING m.key) \
@@ -205,7 +205,16 @@ pub fn pick_up(collection: &Collection, step: &str) -> Result<()> {
 /// What a program has written as an answer: the text or the vector itself, or a provider's whole reply.
 fn read_response(dimensions: usize, role: Role, step: &str, value: &Value) -> std::result::Result<Content, String> {
     if role == Role::Embedder {
-        let list = [value, &value["embedding"], &value["data"][0]["embedding"]];
+        if value["data"].is_array() {
+            return match wire::read_embeddings(value, 1) {
+                Ok(answer) => match answer.reply {
+                    Reply::Vectors(vectors) => unit_of(&vectors[0], dimensions),
+                    _ => Err("the response holds no vector".to_owned()),
+                },
+                Err(kind) => Err(kind.to_string()),
+            };
+        }
+        let list = [value, &value["embedding"]];
         let Some(numbers) = list.into_iter().find_map(Value::as_array) else {
             return if value.is_null() {
                 Ok(Content::Vector(None))
@@ -215,13 +224,8 @@ fn read_response(dimensions: usize, role: Role, step: &str, value: &Value) -> st
         };
         let vector: Option<Vec<f32>> = numbers.iter().map(|n| n.as_f64().map(|n| n as f32)).collect();
         return match vector {
-            // Unlike a server's, the vectors of a queue may come from anywhere: one is no proof that the others are wrong.
-            Some(vector) if vector.len() != dimensions => Err(format!(
-                "the vector has {} dimensions, the collection has {dimensions}",
-                vector.len()
-            )),
-            Some(vector) if vector.iter().all(|n| n.is_finite()) => Ok(Content::Vector(vector::unit(&vector))),
-            _ => Err("the vector holds something that is no number".to_owned()),
+            Some(vector) => unit_of(&vector, dimensions),
+            None => Err("the vector holds something that is no number".to_owned()),
         };
     }
     let whole = ["choices", "content"].iter().any(|field| value[*field].is_array());
@@ -245,5 +249,19 @@ fn read_response(dimensions: usize, role: Role, step: &str, value: &Value) -> st
     match value["text"].as_str() {
         Some(text) => read_text(role, step, text, false),
         None => read_text(role, step, &value.to_string(), false),
+    }
+}
+
+/// A vector of a queue. Unlike a server's, they may come from anywhere: a wrong one is no proof that the others are.
+fn unit_of(vector: &[f32], dimensions: usize) -> std::result::Result<Content, String> {
+    if vector.len() != dimensions {
+        return Err(format!(
+            "the vector has {} dimensions, the collection has {dimensions}",
+            vector.len()
+        ));
+    }
+    match vector.iter().all(|n| n.is_finite()) {
+        true => Ok(Content::Vector(vector::unit(vector))),
+        false => Err("the vector holds a number that is not finite".to_owned()),
     }
 }

@@ -185,7 +185,7 @@ impl<'a> Ledger<'a> {
             // A vector that has been moved to its row, and is not found there, has to be asked for again.
             let sql = "SELECT key, status, response #>> '{}', embedding FROM {s}.model_call WHERE key = ANY ($1) \
                        AND role = $2 AND model = $3 AND response IS DISTINCT FROM '\"moved\"' \
-                       AND (status IN ('pending', 'failed') OR status = 'done' AND request = '{}')";
+                       AND (status IN ('pending', 'failed') OR status = 'done' AND request = '{}' AND (role = 'embedder' OR response IS NOT NULL))";
             let args = [part(), model.role.name().into(), model.text.as_str().into()];
             for (key, answer) in self.collection.returning(sql, &args, |row| {
                 let status: String = row.need(2)?;
@@ -215,7 +215,8 @@ impl<'a> Ledger<'a> {
                        ORDER BY u.n ON CONFLICT (key) DO UPDATE SET status = 'pending', step = excluded.step, role = excluded.role, \
                          model = excluded.model, request = excluded.request, response = NULL, embedding = NULL, error = NULL, stale = false \
                        WHERE model_call.role <> excluded.role OR model_call.model <> excluded.model OR model_call.status = 'forgotten' \
-                         OR model_call.status = 'done' AND (model_call.request <> '{}' OR model_call.response = '\"moved\"')";
+                         OR model_call.status = 'done' AND (model_call.request <> '{}' OR model_call.response = '\"moved\"' \
+                           OR model_call.role <> 'embedder' AND model_call.response IS NULL)";
             let args = [
                 of_part.into(),
                 requests.into(),
@@ -275,7 +276,7 @@ pub fn forget(collection: &Collection, keys: &str, args: &[crate::pg::spi::Arg])
     if keys.is_empty() {
         return Ok(());
     }
-    let sql = "DELETE FROM {s}.model_call WHERE key = ANY ($1) AND attempts = 0";
+    let sql = "DELETE FROM {s}.model_call WHERE key = ANY ($1) AND attempts = 0 AND response IS NULL AND prompt_tokens IS NULL AND cost IS NULL";
     collection.execute(sql, &[keys.clone().into()])?;
     let sql = "DELETE FROM {s}.model_call_source WHERE key = ANY ($1)";
     collection.execute(sql, &[keys.clone().into()])?;
@@ -289,7 +290,7 @@ pub fn forget(collection: &Collection, keys: &str, args: &[crate::pg::spi::Arg])
 ///
 /// A text that another document holds, too, is no trace of this one: an embedding or an extraction goes with the last document
 /// that it was made from, any other answer with the first.
-pub fn forget_documents(collection: &Collection, ids: &[i64]) -> Result<()> {
+pub fn forget_answers(collection: &Collection, ids: &[i64]) -> Result<()> {
     let keys = "SELECT DISTINCT s.key FROM {s}.model_call_source s JOIN {s}.model_call m ON m.key = s.key \
                 WHERE s.document_id = ANY ($1) AND NOT (m.step IN ('embed', 'extract') AND EXISTS \
                   (SELECT FROM {s}.model_call_source o WHERE o.key = s.key AND o.document_id <> ALL ($1)))";

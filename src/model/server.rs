@@ -9,7 +9,7 @@ use std::ops::RangeInclusive;
 use std::str::FromStr;
 use std::time::Duration;
 
-use graphrag_provider::{Api, Secret, Settings, Structured, TokenLimit};
+use graphrag_provider::{Api, MAX_REPLY_BYTES, Secret, Settings, Structured, TokenLimit};
 use pgrx::PgSqlErrorCode;
 use pgrx::pg_sys::{self, Oid};
 use pgrx::prelude::*;
@@ -45,9 +45,6 @@ const OPTIONS: [&str; 20] = [
     "price_out",
     "price_embedding",
 ];
-
-/// What is read of one reply, unless the vectors of a batch need more.
-const REPLY_BYTES: usize = 16 << 20;
 
 /// Digits of a number of a vector and what stands between two of them.
 const NUMBER_BYTES: usize = 24;
@@ -358,7 +355,7 @@ fn parse(options: &BTreeMap<String, String>) -> Result<Parsed> {
                 ("max_completion_tokens", TokenLimit::MaxCompletionTokens),
             ],
         )?,
-        max_reply_bytes: REPLY_BYTES.max(batch_size * embedding_dimensions.unwrap_or(4096) as usize * NUMBER_BYTES),
+        max_reply_bytes: MAX_REPLY_BYTES.max(batch_size * embedding_dimensions.unwrap_or(4096) as usize * NUMBER_BYTES),
     };
     Ok(Parsed {
         settings,

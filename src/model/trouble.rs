@@ -45,6 +45,9 @@ pub fn stopped(server: &Server, stop: &Stop) -> Error {
         Stop::Refused { status: 401 | 403, .. } => {
             "Its key is not good, or not for this model: the user mapping, api_key_file or api_key_env."
         }
+        Stop::Refused { status: 300..=399, .. } => {
+            "It redirects, which is not followed: base_url has to be the address itself."
+        }
         Stop::Refused { .. } => "The account may have no credit left.",
         Stop::Limited { .. } => "Go on when the limit is over; the option requests_per_minute keeps below it.",
         _ => "ALTER SERVER sets its options.",

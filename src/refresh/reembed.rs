@@ -20,6 +20,7 @@ pub struct Reembed {
     /// Texts of the lists before this one.
     seen: usize,
     waiting: i64,
+    swapped: bool,
     finished: bool,
 }
 
@@ -36,6 +37,7 @@ impl Reembed {
             at: 0,
             seen: 0,
             waiting: 0,
+            swapped: false,
             finished: false,
         })
     }
@@ -58,6 +60,14 @@ impl Reembed {
 
     /// Plans the vectors of the next texts, and after the last of them puts all in their places. Answers how many are missing.
     pub fn step(&mut self, collection: &Collection, ledger: &mut Ledger, skip: bool) -> Result<i64> {
+        if self.swapped {
+            // Not with the swap, which keeps readers out: this keeps out writers only.
+            for table in ["node", "community"] {
+                search::ensure_index(collection, table)?;
+            }
+            self.finished = true;
+            return Ok(0);
+        }
         let skip = skip || self.model.form == Form::Queue;
         let next = self.listed().min(self.at + BATCH);
         if !self.model.is_built_in() {
@@ -91,6 +101,8 @@ impl Reembed {
                 return Ok(0);
             }
             self.swap(collection)?;
+            self.swapped = true;
+            return Ok(0);
         }
         self.finished = true;
         Ok(self.waiting)
@@ -150,16 +162,10 @@ impl Reembed {
         collection.execute("DELETE FROM {s}.change WHERE \"table\" = 'node'", &[])?;
         let sql = "DELETE FROM {s}.setting WHERE key IN ('next_embedder', 'embedder_identity')";
         collection.execute(sql, &[])?;
-        collection.execute(
-            "UPDATE {s}.setting SET value = to_jsonb($1) WHERE key = 'embedder'",
-            &[self.model.text.as_str().into()],
-        )?;
+        collection.set("embedder", &self.model.text)?;
         if !self.model.is_built_in() {
             Identity::note(collection, &identity)?;
             ingest::queue_leaves(collection)?;
-        }
-        for table in ["node", "community"] {
-            search::ensure_index(collection, table)?;
         }
         Ok(())
     }

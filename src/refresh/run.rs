@@ -3,13 +3,13 @@
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
-use pgrx::{PgSqlErrorCode, notice, pg_sys};
+use pgrx::{notice, pg_sys};
 
-use super::work::{STEPS, Work};
-use crate::collection::{Collection, quoted};
+use super::work::{REEMBED, STEPS, Work};
+use crate::collection::Collection;
 use crate::error::{self, Error, Result};
 use crate::ingest;
-use crate::model::{Flight, trouble};
+use crate::model::{Flight, Form, trouble};
 use crate::progress::count;
 
 /// How often a run says how far it is.
@@ -63,6 +63,13 @@ impl Run {
                 None => left_out.push(step),
             }
         }
+        if let (Some(at), Some(next)) = (
+            chosen.iter().position(|step| *step == "embed"),
+            &collection.options.next_embedder,
+        ) {
+            // The answers of a queue may take days, in which new texts want vectors of the embedder that there is.
+            chosen.insert(at + usize::from(next.form == Form::Queue), REEMBED);
+        }
         if !left_out.is_empty() {
             let name = crate::collection::literal(&collection.name);
             error::notice(
@@ -89,17 +96,10 @@ impl Run {
 
     /// An error if the name is another collection's by now, or the owner, whose models and keys are in use, another one.
     fn check(&self, collection: Collection) -> Result<Collection> {
-        if (collection.oid, collection.owner) == self.identity {
-            return Ok(collection);
+        match (collection.oid, collection.owner) == self.identity {
+            true => Ok(collection),
+            false => Err(collection.renamed()),
         }
-        Err(Error::new(
-            PgSqlErrorCode::ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
-            format!(
-                "collection {} has been renamed or given away meanwhile",
-                quoted(&self.collection)
-            ),
-        )
-        .hint("CALL rag_refresh again goes on."))
     }
 
     /// A short piece of work; whether there is more.

@@ -16,6 +16,9 @@ use crate::search;
 /// The steps that a caller can name, in their order.
 pub const STEPS: [&str; 5] = ["embed", "tree", "extract", "communities", "reports"];
 
+/// Going over to another embedder, which is a part of embed.
+pub const REEMBED: &str = "reembed";
+
 /// A step at work.
 pub enum Work {
     /// Cuts documents that wait for it.
@@ -53,9 +56,10 @@ impl Work {
     /// The work of a step, or nothing if there is none.
     pub fn of(step: &str, collection: &Collection) -> Result<Option<Work>> {
         let work = match step {
-            "embed" => match &collection.options.next_embedder {
+            "embed" => Some(Work::Embed(Leaves::pending(collection)?)),
+            REEMBED => match &collection.options.next_embedder {
                 Some(next) => Some(Work::Reembed(Reembed::new(collection, next.clone())?)),
-                None => Some(Work::Embed(Leaves::pending(collection)?)),
+                None => None,
             },
             "tree" => (needs_tree(collection)? && has_vectors(collection)?).then_some(Work::Tree),
             "extract" => Some(Work::Extract(Blocks::pending(collection)?)),

@@ -131,7 +131,8 @@ async fn refusal(response: Response) -> Trouble {
         .into_iter()
         .find_map(|place| error.pointer(place).and_then(Value::as_str).and_then(known_code));
     match status {
-        401..=404 => Trouble::Stop(Stop::Refused { status, code }),
+        // A redirect is not followed, so all requests would end here.
+        300..=399 | 401..=404 => Trouble::Stop(Stop::Refused { status, code }),
         429 if code == Some("insufficient_quota") => Trouble::Stop(Stop::Refused { status, code }),
         429 => Trouble::Limited { wait },
         _ => Trouble::Failed {

@@ -67,7 +67,7 @@ fn shape<'a, T: Deserialize<'a>>(reply: &'a Value) -> Result<T, FailureKind> {
 }
 
 /// The body of a chat request.
-pub fn chat_body(settings: &Settings, chat: &Chat) -> Value {
+pub(crate) fn chat_body(settings: &Settings, chat: &Chat) -> Value {
     let mut body = match settings.api {
         Api::OpenAi => openai_chat(settings, chat),
         Api::Anthropic => anthropic_chat(settings, chat),
@@ -117,7 +117,7 @@ fn anthropic_chat(settings: &Settings, chat: &Chat) -> Value {
 }
 
 /// The body of an embedding request.
-pub fn embed_body(settings: &Settings, texts: &[String]) -> Value {
+pub(crate) fn embed_body(settings: &Settings, texts: &[String]) -> Value {
     let mut body = json!({"model": settings.embedding_model, "input": texts, "encoding_format": "float"});
     if let Some(dimensions) = settings.embedding_dimensions {
         body["dimensions"] = json!(dimensions);
@@ -126,7 +126,7 @@ pub fn embed_body(settings: &Settings, texts: &[String]) -> Value {
 }
 
 /// The body of a rerank request.
-pub fn rerank_body(settings: &Settings, query: &str, documents: &[String]) -> Value {
+pub(crate) fn rerank_body(settings: &Settings, query: &str, documents: &[String]) -> Value {
     json!({"model": settings.rerank_model, "query": query, "documents": documents})
 }
 
@@ -170,11 +170,6 @@ fn content(content: Option<&Value>) -> Result<String, FailureKind> {
 /// Reads the reply to an embedding request of `expected` texts.
 pub fn read_embeddings(reply: &Value, expected: usize) -> Result<Answer, FailureKind> {
     embeddings(shape(reply)?, expected)
-}
-
-/// Reads the reply to a rerank request of `expected` documents.
-pub fn read_rerank(reply: &Value, expected: usize) -> Result<Answer, FailureKind> {
-    scores(shape(reply)?, expected)
 }
 
 // A reply's vectors are read without a `Value` for each number, which would be several times the reply's size.

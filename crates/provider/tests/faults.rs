@@ -45,7 +45,6 @@ fn failures_that_are_not_tried_again() {
             "status 400 (context_length_exceeded)",
         ),
         (Fault::Status(418), status(418, None), "status 418"),
-        (Fault::Redirect, status(302, None), "status 302"),
     ] {
         let (failure, mock) = after_a_good_one(fault, |settings| settings.retries = 3);
         assert_eq!((failure.kind, failure.attempts), (kind, 1));
@@ -217,7 +216,6 @@ fn every_request_has_one_outcome_whatever_goes_wrong() {
         Fault::Garbage,
         Fault::CloseSocket,
         Fault::Empty,
-        Fault::Redirect,
         Fault::Hang,
         Fault::HangBody,
     ];

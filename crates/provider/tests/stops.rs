@@ -125,6 +125,7 @@ fn a_refusal_ends_all() {
     }
     for (fault, status, code) in [
         (Fault::Status(402), 402, None),
+        (Fault::Redirect, 302, None),
         (Fault::Status(403), 403, Some("permission_error")),
         (Fault::Status(404), 404, Some("model_not_found")),
         (Fault::Quota, 429, Some("insufficient_quota")),

@@ -312,20 +312,3 @@ fn embedding_replies() {
         Err(FailureKind::NotFinite)
     );
 }
-
-#[test]
-fn rerank_replies() {
-    let read = |reply: Value| wire::read_rerank(&reply, 2).map(|answer| answer.reply);
-    let result = |index, score| json!({"index": index, "relevance_score": score});
-    let both = json!({"results": [result(1, 0.9), result(0, -0.5)]});
-    assert_eq!(read(both), Ok(Reply::Scores(vec![-0.5, 0.9])));
-    assert_eq!(
-        read(json!({"results": [result(1, 0.9)]})),
-        Err(FailureKind::Count { expected: 2, got: 1 })
-    );
-    assert_eq!(
-        read(json!({"results": [result(1, 0.9), result(1, 0.9)]})),
-        Err(FailureKind::Shape)
-    );
-    assert_eq!(read(json!([])), Err(FailureKind::Shape));
-}

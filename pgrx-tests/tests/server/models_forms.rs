@@ -361,7 +361,7 @@ fn models_queue_takes_answers_as_providers_give_them_and_no_garbage() {
         ),
         (
             json!([1e300, 0, 0, 0, 0, 0, 0, 0]),
-            "failed the vector holds something that is no number",
+            "failed the vector holds a number that is not finite",
         ),
     ];
     assert!(keys.len() >= answers.len(), "{}", keys.len());
