@@ -226,7 +226,7 @@ CREATE TABLE {schema}.model_call (
     model             text NOT NULL,
     request           jsonb NOT NULL,
     response          jsonb,
-    embedding         {vector}.vector,
+    embedding         {vector}.vector({dimensions}),
     status            text NOT NULL DEFAULT 'pending' CHECK (status IN ('pending', 'done', 'failed', 'forgotten')),
     attempts          int NOT NULL DEFAULT 0,
     error             text,

@@ -98,7 +98,7 @@ COMMENT ON FUNCTION @extschema@.rag_estimate(text) IS
 Columns: step, calls, calls_high (at most, where it depends on answers that are not there yet), prompt_tokens, completion_tokens (of calls; from what was seen so far once one in a hundred is done), cost (by the prices of the server; NULL without any).';
 
 COMMENT ON FUNCTION @extschema@.rag_health(text) IS
-'Whether extensions, models, indexes and triggers of a collection work. A server is asked for the list of its models, which costs nothing; an embedding function gets one word.
+'Whether extensions, models, indexes and triggers of a collection work. An embedder gets one word; another server is asked for the list of its models, which costs nothing.
 Columns: part, state (ok, degraded, failed), detail. Errors: 42501 unless you are a member of the owning role.';
 
 COMMENT ON FUNCTION @extschema@.rag_ask(text, text, jsonb, bigint[]) IS

@@ -61,7 +61,7 @@ impl Work {
                 Some(next) => Some(Work::Reembed(Reembed::new(collection, next.clone())?)),
                 None => None,
             },
-            "tree" => (needs_tree(collection)? && has_vectors(collection)?).then_some(Work::Tree),
+            "tree" => (has_vectors(collection)? && needs_tree(collection)?).then_some(Work::Tree),
             "extract" => Some(Work::Extract(Blocks::pending(collection)?)),
             "communities" => graph::needs_communities(collection)?.then_some(Work::Communities),
             _ => Some(Work::Reports(Reports::pending(collection, None)?)),

@@ -24,6 +24,7 @@ mod models_refresh;
 mod models_secrets;
 mod models_servers;
 mod models_support;
+mod models_told;
 mod operations;
 mod partitions;
 mod raptor;
