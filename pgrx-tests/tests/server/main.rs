@@ -21,6 +21,7 @@ mod models_estimate;
 mod models_forms;
 mod models_functions;
 mod models_refresh;
+mod models_review;
 mod models_secrets;
 mod models_servers;
 mod models_support;
