@@ -367,15 +367,15 @@ fn models_rows_that_were_tampered_with_spoil_nothing() {
         "cost = 'NaN'".to_owned(),
         "status = 'done'".to_owned(),
         "status = 'done', model = 'queue'".to_owned(),
-        "status = 'done', response = '\"junk\"', embedding = '[1,2]'".to_owned(),
+        "status = 'done', response = '\"junk\"', embedding = '[0,0,0,0,0,0,0,2]'".to_owned(),
         "status = 'forgotten'".to_owned(),
         "status = 'failed'".to_owned(),
         "stale = true".to_owned(),
-        "response = '\"junk\"', embedding = '[1,2]', error = 'e', repairs = '{a,NULL}'".to_owned(),
+        "response = '\"junk\"', embedding = '[0,0,0,0,0,0,0,2]', error = 'e', repairs = '{a,NULL}'".to_owned(),
         "created_at = 'infinity', finished_at = '-infinity'".to_owned(),
         // Neither what was asked nor an answer: asked anew, or left out.
         "status = 'done', request = '{}'".to_owned(),
-        "status = 'done', request = '{}', response = '\"junk\"', embedding = '[1,2]'".to_owned(),
+        "status = 'done', request = '{}', response = '\"junk\"', embedding = '[0,0,0,0,0,0,0,2]'".to_owned(),
         // Left out.
         format!("status = 'failed', attempts = {}", i32::MAX),
     ];
