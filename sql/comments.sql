@@ -90,7 +90,7 @@ COMMENT ON FUNCTION @extschema@._refresh_start(text, bigint, text[]) IS 'The fir
 COMMENT ON FUNCTION @extschema@._refresh_round(text) IS 'One short piece of what rag_refresh does; whether there is more.';
 
 COMMENT ON FUNCTION @extschema@.rag_usage(text) IS
-'What models were asked and what it cost, by step (embed, tree, extract, reports, ask), documents that are gone by now included.
+'What models were asked and what it cost, by step (embed, reembed, tree, extract, reports, ask), documents that are gone by now included.
 Columns: step, calls (items asked), prompt_tokens and completion_tokens (as the model counts them, else estimated; NULL of functions), cost (by the prices of the server; NULL without any), failed, repaired (replies that had to be mended to be read).';
 
 COMMENT ON FUNCTION @extschema@.rag_estimate(text) IS

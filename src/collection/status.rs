@@ -62,7 +62,7 @@ fn status(name: Option<&str>) -> Result<Vec<StatusRow>> {
               (s.value ->> 'built_at')::timestamptz, coalesce(r.value #>> '{}', s.value ->> 'model'), coalesce(m.calls, 0)::bigint, \
               coalesce(m.waiting, 0) \
        FROM counts c LEFT JOIN {s}.setting s ON s.key = 'step.' || c.step LEFT JOIN {s}.setting r ON r.key = c.role \
-       LEFT JOIN (SELECT step, count(*) FILTER (WHERE status = 'failed') AS failed, \
+       LEFT JOIN (SELECT CASE step WHEN 'reembed' THEN 'embed' ELSE step END AS step, count(*) FILTER (WHERE status = 'failed') AS failed, \
                          sum(attempts) AS calls, \
                          count(*) FILTER (WHERE status = 'pending' AND NOT stale) AS waiting \
                   FROM {s}.model_call GROUP BY 1) m ON m.step = c.step \

@@ -292,7 +292,7 @@ pub fn forget(collection: &Collection, keys: &str, args: &[crate::pg::spi::Arg])
 /// that it was made from, any other answer with the first.
 pub fn forget_answers(collection: &Collection, ids: &[i64]) -> Result<()> {
     let keys = "SELECT DISTINCT s.key FROM {s}.model_call_source s JOIN {s}.model_call m ON m.key = s.key \
-                WHERE s.document_id = ANY ($1) AND NOT (m.step IN ('embed', 'extract') AND EXISTS \
+                WHERE s.document_id = ANY ($1) AND NOT (m.step IN ('embed', 'reembed', 'extract') AND EXISTS \
                   (SELECT FROM {s}.model_call_source o WHERE o.key = s.key AND o.document_id <> ALL ($1)))";
     forget(collection, keys, &[ids.to_vec().into()])?;
     let sql = "DELETE FROM {s}.model_call_source WHERE document_id = ANY ($1)";

@@ -47,12 +47,32 @@ pub fn hold(class: i32, key: i32, on_abort: fn()) {
     HELD.set(Some(tag));
 }
 
-/// Lets the lock go.
+/// Lets the lock go, if nobody else has (DISCARD ALL does).
 pub fn release() {
     if let Some(tag) = HELD.take() {
-        // SAFETY: the tag is that of a lock which this session holds; allowed while a transaction aborts, too.
-        unsafe { pg_sys::LockRelease(&tag, pg_sys::ExclusiveLock as i32, true) };
+        // SAFETY: both look at the locks of this session; allowed while a transaction aborts, too.
+        unsafe {
+            if is_held(&tag) {
+                pg_sys::LockRelease(&tag, pg_sys::ExclusiveLock as i32, true);
+            }
+        }
     }
+}
+
+/// # Safety
+/// To be called on the backend's own thread.
+#[cfg(any(feature = "pg15", feature = "pg16"))]
+unsafe fn is_held(tag: &pg_sys::LOCKTAG) -> bool {
+    // SAFETY: the tag lives through the call.
+    unsafe { pg_sys::LockHeldByMe(tag, pg_sys::ExclusiveLock as i32) }
+}
+
+/// # Safety
+/// To be called on the backend's own thread.
+#[cfg(not(any(feature = "pg15", feature = "pg16")))]
+unsafe fn is_held(tag: &pg_sys::LOCKTAG) -> bool {
+    // SAFETY: the tag lives through the call.
+    unsafe { pg_sys::LockHeldByMe(tag, pg_sys::ExclusiveLock as i32, false) }
 }
 
 /// Called by PostgreSQL at the end of each transaction.

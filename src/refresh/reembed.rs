@@ -145,18 +145,18 @@ impl Reembed {
             let sql = "UPDATE {s}.model_call m SET embedding = NULL, response = '\"moved\"' FROM {s}.node n \
                        WHERE m.key = sha256($1 || n.text_hash) AND n.embedding IS NOT NULL AND n.level = 0";
             collection.execute(sql, &[prefix.clone().into()])?;
-            // A summary or a report without its vector is tried again as one that is not the model's.
-            for (step, table, hash) in [
-                ("tree", "node", "t.text_hash"),
-                ("reports", "community", "sha256(convert_to(t.text, 'UTF8'))"),
+            // What has failed is tried again by the step that it belongs to: a summary or a report as one that is not the model's.
+            for (step, table, hash, which) in [
+                ("embed", "node", "t.text_hash", "t.level = 0"),
+                ("tree", "node", "t.text_hash", "t.level > 0"),
+                ("reports", "community", "sha256(convert_to(t.text, 'UTF8'))", "true"),
             ] {
                 let failed = format!(
                     "WITH failed AS (UPDATE {{s}}.model_call m SET step = $2 FROM {{s}}.{table} t \
-                       WHERE m.key = sha256($1 || {hash}) AND m.status = 'failed' AND t.level >= $3 RETURNING t.id) \
-                     UPDATE {{s}}.{table} t SET stale = true FROM failed WHERE t.id = failed.id"
+                       WHERE m.key = sha256($1 || {hash}) AND m.status = 'failed' AND {which} RETURNING t.id) \
+                     UPDATE {{s}}.{table} t SET stale = $2 <> 'embed' FROM failed WHERE t.id = failed.id"
                 );
-                let least = i32::from(table == "node");
-                collection.execute(&failed, &[prefix.clone().into(), step.into(), least.into()])?;
+                collection.execute(&failed, &[prefix.clone().into(), step.into()])?;
             }
         }
         collection.execute("DELETE FROM {s}.change WHERE \"table\" = 'node'", &[])?;

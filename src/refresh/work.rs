@@ -16,7 +16,8 @@ use crate::search;
 /// The steps that a caller can name, in their order.
 pub const STEPS: [&str; 5] = ["embed", "tree", "extract", "communities", "reports"];
 
-/// Going over to another embedder, which is a part of embed.
+/// Going over to another embedder, which is a part of embed. In the ledger it is a step of its own: what one of the two does
+/// not want, the other may.
 pub const REEMBED: &str = "reembed";
 
 /// A step at work.
@@ -45,7 +46,8 @@ impl Work {
     pub fn step(&self) -> &'static str {
         match self {
             Work::Cut(_) => "chunk",
-            Work::Embed(_) | Work::Reembed(_) => "embed",
+            Work::Embed(_) => "embed",
+            Work::Reembed(_) => REEMBED,
             Work::Tree => "tree",
             Work::Extract(_) => "extract",
             Work::Communities => "communities",
@@ -66,7 +68,8 @@ impl Work {
             "communities" => graph::needs_communities(collection)?.then_some(Work::Communities),
             _ => Some(Work::Reports(Reports::pending(collection, None)?)),
         };
-        Ok(work.filter(|work| work.pace().is_none_or(|pace| pace.total > 0) || leftovers(step, collection)))
+        let has_items = |work: &Work| work.pace().is_none_or(|pace| pace.total > 0);
+        Ok(work.filter(|work| step == REEMBED || has_items(work) || leftovers(step, collection)))
     }
 
     pub fn pace(&self) -> Option<Pace> {
