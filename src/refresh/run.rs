@@ -112,11 +112,18 @@ impl Run {
             Some(false) => Collection::build_nodes(Some(&self.collection))?,
             _ => Collection::write(Some(&self.collection))?,
         })?;
+        let more = self.go_on(&collection)?;
+        // Statements go by name: if that is the collection's still, it was when they wrote.
+        collection.must_be_itself()?;
+        Ok(more)
+    }
+
+    fn go_on(&mut self, collection: &Collection) -> Result<bool> {
         let Some(phase) = &mut self.work else {
-            return self.next(&collection);
+            return self.next(collection);
         };
         if phase.flying {
-            let round = self.flight.round(&collection, phase.work.step(), self.limit)?;
+            let round = self.flight.round(collection, phase.work.step(), self.limit)?;
             phase.landed += round.answered + round.failed;
             phase.answered += round.answered;
             phase.failed += round.failed;
@@ -124,13 +131,13 @@ impl Run {
             phase.flying = !round.is_last;
             self.stopped = round.stopped;
             if self.stopped.is_none() && phase.answered == 0 && phase.failed >= HOPELESS {
-                self.stopped = Some(phase.give_up(&collection)?);
+                self.stopped = Some(phase.give_up(collection)?);
             }
             return Ok(true);
         }
         // What was waited for and did not come, will not come in this run.
         let skip = phase.begun && phase.waiting > 0 && phase.landed == 0;
-        let (waiting, done) = phase.work.piece(&collection, !phase.begun, skip)?;
+        let (waiting, done) = phase.work.piece(collection, !phase.begun, skip)?;
         phase.begun = true;
         phase.waiting = waiting;
         phase.landed = 0;
@@ -146,7 +153,7 @@ impl Run {
         } else if !done {
             return Ok(true);
         }
-        phase.tell(&collection, limited)?;
+        phase.tell(collection, limited)?;
         self.work = None;
         Ok(true)
     }
