@@ -12,7 +12,7 @@ use pg_graphrag_tests::Database;
 use postgres::{Client, Config, Error};
 use serde_json::{Value, json};
 
-use crate::support::{one, run};
+use crate::support::{list, one, run};
 
 /// The text between the marks that a prompt puts around it.
 pub fn passage(user: &str) -> &str {
@@ -253,4 +253,25 @@ pub fn items(mock: &Mock) -> Vec<String> {
     }
     items.sort_unstable();
     items
+}
+
+/// All steps.
+pub const ALL: &str = "CALL rag_refresh('kb', steps => '{embed,tree,extract,communities,reports}')";
+/// The bill of kb.
+pub const USAGE: &str = "SELECT u::text FROM rag_usage('kb') u";
+
+/// `step status count` of a ledger.
+pub fn ledger_of(client: &mut Client, name: &str) -> Vec<String> {
+    let sql = format!(
+        "SELECT step || ' ' || status || ' ' || count(*) FROM {name}.model_call GROUP BY step, status ORDER BY 1"
+    );
+    list(client, &sql)
+}
+
+/// What a statement comes to: nothing, or SQLSTATE and message of its error.
+pub fn outcome(result: &Result<(), postgres::Error>) -> String {
+    match result {
+        Ok(()) => String::new(),
+        Err(error) => told(error).split(" | ").next().unwrap_or_default().to_owned(),
+    }
 }
