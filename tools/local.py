@@ -83,7 +83,7 @@ def state_folder():
 STATE = state_folder()
 PG = STATE / f"postgres{MAJOR}"
 DATA = STATE / f"data{MAJOR}"
-TARGET = ROOT / "target" / ("" if MAJOR == "18" else f"pg{MAJOR}")
+TARGET = ROOT / "target"
 
 
 def socket_folder():
