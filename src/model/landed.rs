@@ -127,9 +127,11 @@ pub fn write(collection: &Collection, landed: Vec<Landed>) -> Result<()> {
                       response = u.response::jsonb, embedding = u.embedding, error = u.error, attempts = least(m.attempts, 1000000) + 1, \
                       repairs = string_to_array(u.repairs, ' '), finished_at = clock_timestamp(), \
                       request = CASE WHEN u.error IS NULL THEN '{}' ELSE m.request END, \
-                      prompt_tokens = coalesce(CASE WHEN m.model <> 'queue' AND m.prompt_tokens BETWEEN 0 AND 1e15 THEN m.prompt_tokens END + u.prompt_tokens, u.prompt_tokens, \
+                      prompt_tokens = coalesce(CASE WHEN m.model <> 'queue' AND m.prompt_tokens BETWEEN 0 AND 1e15 \
+                        THEN m.prompt_tokens END + u.prompt_tokens, u.prompt_tokens, \
                         m.prompt_tokens), \
-                      completion_tokens = coalesce(CASE WHEN m.model <> 'queue' AND m.completion_tokens BETWEEN 0 AND 1e15 THEN m.completion_tokens END + u.completion_tokens, \
+                      completion_tokens = coalesce(CASE WHEN m.model <> 'queue' AND m.completion_tokens BETWEEN 0 AND 1e15 \
+                        THEN m.completion_tokens END + u.completion_tokens, \
                         u.completion_tokens, m.completion_tokens), \
                       cost = coalesce(m.cost + u.cost, u.cost, m.cost) \
                  FROM u WHERE m.key = u.key AND m.status = 'pending' RETURNING m.key) \

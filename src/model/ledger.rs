@@ -104,7 +104,8 @@ impl<'a> Ledger<'a> {
     /// [`Ledger::finish`].
     pub fn begin(collection: &'a Collection, step: &'static str, asking: Asking) -> Result<Ledger<'a>> {
         // A program that marks a call of the queue as failed does not count its attempts.
-        let sql = "UPDATE {s}.model_call SET status = 'pending', attempts = attempts + CASE WHEN finished_at IS NULL THEN 1 ELSE 0 END, response = NULL, repairs = '{}', finished_at = NULL \
+        let sql = "UPDATE {s}.model_call SET status = 'pending', attempts = attempts + (finished_at IS NULL)::int, response = NULL, \
+                          repairs = '{}', finished_at = NULL \
                    WHERE step = $1 AND status = 'failed' AND attempts < $2";
         collection.execute(sql, &[step.into(), collection.options.max_attempts.into()])?;
         let sql =

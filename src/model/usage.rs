@@ -31,7 +31,9 @@ fn rag_usage(
 
 fn usage(name: Option<&str>) -> Result<Vec<UsageRow>> {
     let collection = Collection::read(name)?;
-    let sql = "SELECT step, sum(attempts)::bigint, (sum(prompt_tokens) FILTER (WHERE prompt_tokens BETWEEN 0 AND 1e15))::bigint, (sum(completion_tokens) FILTER (WHERE completion_tokens BETWEEN 0 AND 1e15))::bigint, trim_scale(sum(cost)), \
+    let sql = "SELECT step, sum(attempts)::bigint, \
+                      (sum(prompt_tokens) FILTER (WHERE prompt_tokens BETWEEN 0 AND 1e15))::bigint, \
+                      (sum(completion_tokens) FILTER (WHERE completion_tokens BETWEEN 0 AND 1e15))::bigint, trim_scale(sum(cost)), \
                       count(*) FILTER (WHERE status = 'failed'), count(*) FILTER (WHERE repairs <> '{}') \
                FROM {s}.model_call WHERE attempts > 0 GROUP BY 1 \
                ORDER BY array_position(ARRAY['embed', 'reembed', 'tree', 'extract', 'reports', 'ask'], step), step";
