@@ -19,6 +19,8 @@ mod models_change;
 mod models_crash;
 mod models_embedder;
 mod models_estimate;
+mod models_failures;
+mod models_forgetting;
 mod models_forms;
 mod models_functions;
 mod models_races;

@@ -6,11 +6,10 @@ use pg_graphrag_tests::Database;
 use postgres::Client;
 
 use crate::models_support::{
-    Heard, Running, USAGE, collection, documents, ledger_of, mock, outcome, threads, told, until,
+    EXTRACT, Heard, Running, USAGE, collection, documents, ledger_of, mock, outcome, threads, told, until,
 };
 use crate::support::{list, one, rows, run};
 
-const EXTRACT: &str = "CALL rag_refresh('kb', steps => '{extract}')";
 const ADVISORY: &str = "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' \
     AND database = (SELECT oid FROM pg_database WHERE datname = current_database())";
 

@@ -275,3 +275,22 @@ pub fn outcome(result: &Result<(), postgres::Error>) -> String {
         Err(error) => told(error).split(" | ").next().unwrap_or_default().to_owned(),
     }
 }
+
+/// Extraction alone.
+pub const EXTRACT: &str = "CALL rag_refresh('kb', steps => '{extract}')";
+
+/// What a step's line of rag_status says: done, pending, failed, calls, waiting.
+pub fn status(client: &mut Client, step: &str) -> [i64; 5] {
+    let sql = "SELECT done, pending, failed, calls, waiting FROM rag_status('kb') WHERE step = $1";
+    let row = client.query_one(sql, &[&step]).expect("a line");
+    [0, 1, 2, 3, 4].map(|column| row.get(column))
+}
+
+/// Each of so many items has been asked, and only once.
+#[track_caller]
+pub fn asked_once(mock: &Mock, count: usize) {
+    let all = items(mock);
+    let mut distinct = all.clone();
+    distinct.dedup();
+    assert_eq!((all.len(), distinct.len()), (count, count));
+}
