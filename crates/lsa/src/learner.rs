@@ -180,8 +180,7 @@ impl Learner {
 
     /// One piece of the work, at the most about a fifth of it: goes on with what is left, or ends with the result.
     ///
-    /// `tick` is called every few milliseconds, except for the decomposition of a matrix of as many rows as there are dimensions in the last piece.
-    /// To cancel, it may unwind.
+    /// `tick` is called every few milliseconds. To cancel, it may unwind.
     pub fn step(mut self, tick: &mut dyn FnMut()) -> ControlFlow<Learned, Self> {
         let crew = self.crew();
         match self.stage {
@@ -250,11 +249,30 @@ impl Learner {
         };
     }
 
+    /// The sum of the rows of AᵀQ, each by a random number of its term.
+    ///
+    /// It settles the signs of singular vectors, which could be one or the other by chance, but make a difference beside the hashes:
+    /// a sum without random numbers would be zero where terms are alike.
+    fn signature(&self, tick: &mut dyn FnMut()) -> Vec<f64> {
+        let mut sums = vec![];
+        for block in &self.z.blocks {
+            tick();
+            let mut sum = [0.0; LANES];
+            for (place, lane) in block.iter().enumerate() {
+                let factor = f64::from(random(place as u64, 0));
+                for (sum, &x) in sum.iter_mut().zip(&lane.0) {
+                    *sum += factor * f64::from(x);
+                }
+            }
+            sums.extend(sum);
+        }
+        sums
+    }
+
     /// Makes the terms' directions of AᵀQ.
     fn take_apart(mut self, tick: &mut dyn FnMut()) -> Learned {
         let crew = self.crew();
-        let (squares, vectors) = self.z.gram(self.columns, &crew, tick).eigen();
-        tick();
+        let (squares, vectors) = self.z.gram(self.columns, &crew, tick).eigen(tick);
         let values: Vec<f64> = squares.iter().map(|x| x.max(0.0).sqrt()).collect();
         let zero = values[0] * ZERO_VALUE;
         let rank = values[..self.rank].iter().take_while(|&&value| value > zero).count();
@@ -262,7 +280,8 @@ impl Learner {
             return Learned::nothing(self.options, self.places);
         }
         let values = &values[..rank];
-        let factor = vectors.factor(rank, |i| 1.0 / values[i].sqrt());
+        let signs = vectors.multiplied_by(&self.signature(tick));
+        let factor = vectors.factor(rank, |i| 1f64.copysign(signs[i]) / values[i].sqrt());
         let norms = &self.column_norms;
         self.z.multiply(&factor, false, &crew, tick, |first, chunk| {
             scale_rows(chunk, values, &norms[first..]);

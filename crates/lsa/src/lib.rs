@@ -8,6 +8,7 @@
 mod counts;
 mod crew;
 mod dense;
+mod eigen;
 mod learner;
 mod sparse;
 mod square;

@@ -1,7 +1,7 @@
 //! Small symmetric matrices, in f64.
 
 use crate::dense::{Blocks, LANES};
-use nalgebra::DMatrix;
+use crate::eigen::eigen;
 
 /// What is left of the square of a column when the columns before it are taken out, relative to the column: if it is less than this,
 /// it is mostly the rounding of its f32 values.
@@ -91,18 +91,29 @@ impl Square {
     }
 
     /// The eigenvalues, the greatest first, and in the columns of the second matrix the eigenvectors.
-    pub fn eigen(self) -> (Vec<f64>, Self) {
+    pub fn eigen(self, tick: &mut dyn FnMut()) -> (Vec<f64>, Self) {
         let size = self.size;
-        let eigen = DMatrix::from_vec(size, size, self.data).symmetric_eigen();
+        let (values, rows) = eigen(self.data, size, tick);
         let mut order: Vec<usize> = (0..size).collect();
-        order.sort_by(|&a, &b| eigen.eigenvalues[b].total_cmp(&eigen.eigenvalues[a]));
+        order.sort_by(|&a, &b| values[b].total_cmp(&values[a]));
         let mut vectors = Self::zeros(size);
-        for i in 0..size {
-            for (x, &from) in vectors.row_mut(i).iter_mut().zip(&order) {
-                *x = eigen.eigenvectors[(i, from)];
+        for (j, &from) in order.iter().enumerate() {
+            for (i, &x) in rows[from * size..(from + 1) * size].iter().enumerate() {
+                vectors.data[i * size + j] = x;
             }
         }
-        (order.iter().map(|&i| eigen.eigenvalues[i]).collect(), vectors)
+        (order.iter().map(|&i| values[i]).collect(), vectors)
+    }
+
+    /// The product of a row, of which only the numbers that the matrix has rows for count, with the matrix.
+    pub fn multiplied_by(&self, row: &[f64]) -> Vec<f64> {
+        let mut product = vec![0.0; self.size];
+        for (i, factor) in (0..self.size).zip(row) {
+            for (sum, x) in product.iter_mut().zip(self.row(i)) {
+                *sum += factor * x;
+            }
+        }
+        product
     }
 
     /// The first `columns` columns as a factor of [`Blocks::multiply`], each multiplied by its number in `scales`.
@@ -114,5 +125,123 @@ impl Square {
             }
         }
         factor
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    /// The products of columns of small whole numbers, of which `zeros` in ten are 0: many are equal or depend on others.
+    fn gram(size: usize, rows: usize, zeros: i8, values: &mut dyn FnMut() -> i8) -> Square {
+        let mut value = || {
+            let x = values();
+            if x.rem_euclid(10) < zeros {
+                0.0
+            } else {
+                f64::from(x % 4)
+            }
+        };
+        let columns: Vec<Vec<f64>> = (0..size).map(|_| (0..rows).map(|_| value()).collect()).collect();
+        let mut gram = Square::zeros(size);
+        for (i, x) in columns.iter().enumerate() {
+            for (j, y) in columns.iter().enumerate() {
+                gram.row_mut(i)[j] = x.iter().zip(y).map(|(x, y)| x * y).sum();
+            }
+        }
+        gram
+    }
+
+    fn product(a: &Square, b: &Square) -> Square {
+        let mut product = Square::zeros(a.size);
+        for i in 0..a.size {
+            product.row_mut(i).copy_from_slice(&b.multiplied_by(a.row(i)));
+        }
+        product
+    }
+
+    fn transposed(a: &Square) -> Square {
+        let mut transposed = Square::zeros(a.size);
+        for i in 0..a.size {
+            for j in 0..a.size {
+                transposed.row_mut(i)[j] = a.row(j)[i];
+            }
+        }
+        transposed
+    }
+
+    fn clone(a: &Square) -> Square {
+        Square {
+            size: a.size,
+            data: a.data.clone(),
+        }
+    }
+
+    fn check_eigen(a: Square) {
+        let (values, vectors) = clone(&a).eigen(&mut || ());
+        let norm = a.data.iter().map(|x| x * x).sum::<f64>().sqrt();
+        assert!(product(&transposed(&vectors), &vectors).distance_from_unit() < 1e-10);
+        assert!(values.is_sorted_by(|a, b| a >= b));
+        let product = product(&a, &vectors);
+        for i in 0..a.size {
+            for ((x, y), value) in product.row(i).iter().zip(vectors.row(i)).zip(&values) {
+                assert!(
+                    (x - y * value).abs() <= 1e-10 * norm,
+                    "{x}, not {}, of {norm}",
+                    y * value
+                );
+            }
+        }
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(2000))]
+
+        #[test]
+        fn eigenvectors_are_those_of_the_matrix(
+            size in 1usize..24,
+            rows in 1usize..24,
+            zeros in 0i8..11,
+            values in prop::collection::vec(any::<i8>(), 24 * 24),
+        ) {
+            let mut values = values.into_iter();
+            check_eigen(gram(size, rows, zeros, &mut || values.next().unwrap()));
+        }
+
+        #[test]
+        fn independent_columns_become_orthonormal_and_the_others_zero(
+            size in 1usize..24,
+            rows in 1usize..24,
+            zeros in 0i8..11,
+            values in prop::collection::vec(any::<i8>(), 24 * 24),
+        ) {
+            let mut values = values.into_iter();
+            let gram = gram(size, rows, zeros, &mut || values.next().unwrap());
+            let (factor, dependent) = clone(&gram).orthonormalizer(&mut || ());
+            prop_assert!(size - dependent.len() <= rows);
+            let mut unit = product(&transposed(&factor), &product(&gram, &factor));
+            for column in dependent {
+                prop_assert_eq!(unit.row(column)[column], 0.0);
+                unit.row_mut(column)[column] = 1.0;
+            }
+            prop_assert!(unit.distance_from_unit() < 1e-6);
+            for i in 0..size {
+                prop_assert!(factor.row(i)[..i].iter().all(|&x| x == 0.0));
+            }
+        }
+    }
+
+    #[test]
+    fn matrices_of_every_scale_are_taken_apart() {
+        for scale in [0.0, 1e-100, 1e-20, 1.0, 1e100] {
+            let mut a = Square::zeros(40);
+            for i in 0..40 {
+                for j in 0..40 {
+                    a.row_mut(i)[j] = scale * (0.7f64.powi((i + j) as i32) + if i == j { 1e-9 } else { 0.0 });
+                }
+            }
+            check_eigen(a);
+        }
     }
 }

@@ -1,7 +1,6 @@
 //! The laws of the decomposition, against a dense singular value decomposition in f64.
 
 use graphrag_lsa::{Counts, LearnError, Learned, Learner, Options, Sum, idf};
-use nalgebra::DMatrix;
 use proptest::prelude::*;
 use std::num::NonZero;
 
@@ -80,24 +79,62 @@ fn corpus(texts: usize, terms: u64, topics: u64) -> Vec<Row> {
     (0..texts).map(text).collect()
 }
 
-/// Compares with the definition; `exact` says that the columns that are iterated hold all that the sample has.
-fn check(rows: &[Row], terms: usize, dimensions: usize, exact: bool) {
-    let (sample, weights) = (counts(rows), weights(rows, terms));
-    let mut a = DMatrix::<f64>::zeros(rows.len(), terms);
-    for text in 0..rows.len() {
-        for (term, count) in sample.row(text) {
-            a[(text, term as usize)] = (1.0 + f64::from(count).ln()) * weights[term as usize];
-        }
-        let norm = a.row(text).norm();
-        if norm > 0.0 {
-            a.row_mut(text).unscale_mut(norm);
+/// The singular values, the greatest first, each with its right singular vector: by rotations that make each two columns orthogonal (Jacobi).
+///
+/// `columns` are those of the matrix.
+fn svd(mut columns: Vec<Vec<f64>>) -> Vec<(f64, Vec<f64>)> {
+    let size = columns.len();
+    let mut v: Vec<Vec<f64>> = (0..size)
+        .map(|i| (0..size).map(|j| f64::from(i == j)).collect())
+        .collect();
+    let mut worst = 1.0;
+    while worst > 1e-13 {
+        worst = 0.0f64;
+        for y in 1..size {
+            for x in 0..y {
+                let (xx, yy) = (dot(&columns[x], &columns[x]), dot(&columns[y], &columns[y]));
+                let xy = dot(&columns[x], &columns[y]);
+                if xy.abs() < 1e-14 {
+                    continue;
+                }
+                worst = worst.max(xy.abs());
+                let zeta = (yy - xx) / (2.0 * xy);
+                let tan = 1f64.copysign(zeta) / (zeta.abs() + (1.0 + zeta * zeta).sqrt());
+                let cos = 1.0 / (1.0 + tan * tan).sqrt();
+                let sin = cos * tan;
+                for matrix in [&mut columns, &mut v] {
+                    let (before, after) = matrix.split_at_mut(y);
+                    for (x, y) in before[x].iter_mut().zip(&mut after[0]) {
+                        (*x, *y) = (cos * *x - sin * *y, sin * *x + cos * *y);
+                    }
+                }
+            }
         }
     }
-    let svd = a.clone().svd(false, true);
-    let v = svd.v_t.unwrap().transpose();
-    let mut order: Vec<usize> = (0..svd.singular_values.len()).collect();
-    order.sort_by(|&x, &y| svd.singular_values[y].total_cmp(&svd.singular_values[x]));
-    let value = |i: usize| order.get(i).map_or(0.0, |&i| svd.singular_values[i]);
+    let norms = columns.iter().map(|column| dot(column, column).sqrt());
+    let mut svd: Vec<_> = norms.zip(v).collect();
+    svd.sort_by(|a, b| b.0.total_cmp(&a.0));
+    svd
+}
+
+fn dot(a: &[f64], b: &[f64]) -> f64 {
+    a.iter().zip(b).map(|(x, y)| x * y).sum()
+}
+
+/// Compares with the definition: the directions only if they converge, because of a gap after the rank, as the caller says, or
+/// because the columns that are iterated hold all that the sample has.
+fn check(rows: &[Row], terms: usize, dimensions: usize, gap: bool) {
+    let (sample, weights) = (counts(rows), weights(rows, terms));
+    let mut columns = vec![vec![0.0; rows.len()]; terms];
+    for (text, _) in rows.iter().enumerate() {
+        let weight = |(term, count)| (1.0 + f64::from(count).ln()) * weights[term as usize];
+        let norm = sample.row(text).map(|entry| weight(entry).powi(2)).sum::<f64>().sqrt();
+        for (term, count) in sample.row(text) {
+            columns[term as usize][text] = weight((term, count)) / norm;
+        }
+    }
+    let svd = svd(columns);
+    let value = |i: usize| svd.get(i).map_or(0.0, |(value, _)| *value);
 
     let learned = learn(rows, terms, options(dimensions));
     let wanted = dimensions.min(rows.len() / 3);
@@ -115,24 +152,25 @@ fn check(rows: &[Row], terms: usize, dimensions: usize, exact: bool) {
             value(i)
         );
     }
+    let all = value(rank + 10) < 1e-6;
     // The directions are of one space only if the value after the last is another.
-    if !exact || rank == 0 || value(rank - 1) - value(rank) < 0.01 {
+    if !(all || gap) || rank == 0 || value(rank - 1) - value(rank) < 0.01 {
         return;
     }
-    let row = |term: usize| DMatrix::from_fn(1, rank, |_, i| v[(term, order[i])] * value(i).sqrt());
+    let row = |term: usize| -> Vec<f64> { svd[..rank].iter().map(|(value, v)| v[term] * value.sqrt()).collect() };
+    let norm = |term: usize| dot(&row(term), &row(term)).sqrt();
     for x in 0..terms {
         let Some(found_x) = learned.direction(x) else {
-            assert!(row(x).norm() < 1e-3, "term {x} has no direction");
+            assert!(norm(x) < 1e-3, "term {x} has no direction");
             continue;
         };
         assert_eq!(found_x.len(), rank);
         assert!((cosine(&found_x, &found_x) - 1.0).abs() < 1e-5);
         for y in 0..x {
-            let (row_x, row_y) = (row(x), row(y));
             if let Some(found_y) = learned.direction(y)
-                && row_x.norm().min(row_y.norm()) > 0.05
+                && norm(x).min(norm(y)) > 0.05
             {
-                let expected = row_x.dot(&row_y) / row_x.norm() / row_y.norm();
+                let expected = dot(&row(x), &row(y)) / norm(x) / norm(y);
                 let found = cosine(&found_x, &found_y);
                 assert!((found - expected).abs() < 1e-3, "{x} and {y}: {found}, not {expected}");
             }
@@ -145,10 +183,10 @@ proptest! {
 
     #[test]
     fn small_matrices_are_decomposed_exactly(
-        rows in prop::collection::vec(prop::collection::vec((0u32..24, 1u32..6), 0..9), 0..26),
+        rows in prop::collection::vec(prop::collection::vec((0u32..24, 1u32..6), 0..9), 1..26),
         dimensions in 1usize..12,
     ) {
-        check(&rows, 24, dimensions, true);
+        check(&rows, 24, dimensions, false);
     }
 
     #[test]
@@ -158,7 +196,7 @@ proptest! {
         dimensions in 1usize..30,
     ) {
         let rows: Vec<Row> = picks.iter().map(|&pick| kinds[pick % kinds.len()].clone()).collect();
-        check(&rows, 40, dimensions, true);
+        check(&rows, 40, dimensions, false);
     }
 
     #[test]
@@ -182,7 +220,7 @@ proptest! {
 fn the_greatest_values_of_a_greater_matrix_converge() {
     check(&corpus(400, 300, 20), 300, 20, false);
     // As many topics as dimensions: there is a gap after the last.
-    check(&corpus(600, 300, 12), 300, 12, true);
+    check(&corpus(600, 300, 10), 300, 10, true);
 }
 
 #[test]
