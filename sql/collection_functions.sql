@@ -3,7 +3,7 @@
 CREATE FUNCTION @extschema@.rag_create(
     collection text,
     dimensions int DEFAULT 384,
-    embedder text DEFAULT 'builtin:hash',
+    embedder text DEFAULT 'builtin:lsa',
     summarizer text DEFAULT 'builtin:frequency',
     extractor text DEFAULT 'builtin:cooccurrence',
     answerer text DEFAULT NULL,

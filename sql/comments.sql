@@ -1,7 +1,7 @@
 COMMENT ON FUNCTION @extschema@.rag_create(text, int, text, text, text, text, text[], regconfig, jsonb) IS
 'Makes a collection: schema "collection" (or an empty one that you own) with the tables for documents, leaves, summaries and the knowledge graph.
-dimensions: of every vector, 1 to 16000. embedder: builtin:hash; summarizer: builtin:frequency; extractor: builtin:cooccurrence; or, as the answerer, too: function:schema.name, server:name (CREATE SERVER ... FOREIGN DATA WRAPPER graphrag_model), or queue (the rows of model_call are answered by a program; not for the answerer).
-partition_by: metadata keys whose values are kept apart, each with trees and communities of its own. language: text search configuration whose stop words are used.
+dimensions: of every vector, 1 to 16000. embedder: builtin:lsa (learned from the collection itself), builtin:hash, or a sum like server:name(1536) + builtin:lsa(384), whose vectors stand side by side; summarizer: builtin:frequency; extractor: builtin:cooccurrence; or, as the answerer, too: function:schema.name, server:name (CREATE SERVER ... FOREIGN DATA WRAPPER graphrag_model), or queue (the rows of model_call are answered by a program; not for the answerer).
+partition_by: metadata keys whose values are kept apart, each with trees and communities of its own. language: text search configuration whose dictionaries make the terms of builtin:lsa, and whose stop words are used.
 settings: block_tokens 1000, leaf_tokens 200, leaf_overlap 40, inline_rows 1000, exact_below 10000, cluster_size 8, summary_tokens 200, report_tokens 8000, max_attempts 3, reranker NULL, and the system messages summarize_prompt, extract_prompt, report_prompt, answer_prompt.
 Errors: 42P06 if it exists or the schema is not empty, 22023 for a wrong value, 42501 without CREATE on the database.';
 
@@ -37,6 +37,10 @@ It holds that substr(body, start_char + 1, end_char - start_char) = text.';
 
 COMMENT ON FUNCTION @extschema@.rag_embed(text, text) IS
 'The vector of a text by the collection''s embedder, of unit length; NULL for a text without words. Use it in your own ORDER BY embedding <=> (SELECT rag_embed(...)).';
+
+COMMENT ON FUNCTION @extschema@.rag_neighbors(text, text, int) IS
+'What the collection thinks is near to a word: the terms whose vectors have the greatest cosines with it, after builtin:lsa has learned them from the leaves.
+word: one word, or some. k: rows at most. Columns: word (a lexeme: a word as the dictionaries of the language have it), score (the cosine). A word in no leaf has no neighbours. Errors: 55000 where the embedder has no part builtin:lsa.';
 
 COMMENT ON FUNCTION @extschema@.raptor_build(text, text, int, int) IS
 'Builds the tree of summaries anew, one root a partition, after cutting documents that wait for it. Readers see the old tree until you commit.

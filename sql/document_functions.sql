@@ -21,3 +21,7 @@ LANGUAGE c IMMUTABLE PARALLEL SAFE COST 1000 ROWS 20 AS 'MODULE_PATHNAME', 'rag_
 
 CREATE FUNCTION @extschema@.rag_embed(collection text, input text)
 RETURNS vector LANGUAGE c STABLE COST 1000 AS 'MODULE_PATHNAME', 'rag_embed_wrapper';
+
+CREATE FUNCTION @extschema@.rag_neighbors(collection text, word text, k int DEFAULT 10)
+RETURNS TABLE (word text, score float8)
+LANGUAGE c STABLE COST 1000 ROWS 10 AS 'MODULE_PATHNAME', 'rag_neighbors_wrapper';

@@ -8,7 +8,7 @@ use super::options::{Options, check_keys, cuts_differ, settings_of};
 use super::{Collection, TABLES, find_sql, literal, quoted};
 use crate::error::{Error, Result, notice, sql};
 use crate::ingest;
-use crate::model::Model;
+use crate::model::Embedder;
 use crate::pg::frame::{AsUser, Frame};
 use crate::pg::subtransaction::attempt;
 use crate::pg::{json::Json, spi};
@@ -92,31 +92,31 @@ fn tell_what_it_costs(collection: &Collection, options: &Options, changes: &Map<
     Ok(())
 }
 
-/// Makes `model` the embedder: at once while there are no vectors, else with the next refresh.
-fn take_embedder(collection: &Collection, model: &Model) -> Result<()> {
+/// Makes it the embedder: at once while there are no vectors, else with the next refresh.
+fn take_embedder(collection: &Collection, embedder: &Embedder) -> Result<()> {
     let options = &collection.options;
     let sql = "SELECT EXISTS (SELECT FROM {s}.node WHERE embedding IS NOT NULL) OR EXISTS (SELECT FROM {s}.community WHERE embedding IS NOT NULL)";
     let has_vectors: bool = collection.query_one(sql, &[], |row| row.need(1))?;
-    let is_same = *model == options.embedder
-        && (model.is_built_in()
-            || options
-                .embedder_identity
-                .as_ref()
-                .is_none_or(|before| attempt(|| model.identity(collection.owner)).is_ok_and(|now| now == *before)));
+    let is_same = *embedder == options.embedder
+        && embedder.outside().is_none_or(|part| {
+            let now = || attempt(|| part.model.identity(collection.owner));
+            let before = options.embedder_identity.as_ref();
+            before.is_none_or(|before| now().is_ok_and(|now| now == *before))
+        });
     collection.execute("DELETE FROM {s}.setting WHERE key = 'next_embedder'", &[])?;
     if is_same {
         return Ok(());
     }
     if has_vectors {
-        collection.set("next_embedder", &model.text)?;
+        collection.set("next_embedder", &embedder.text)?;
         notice(
-            options.until_embedded(model),
+            options.until_embedded(embedder),
             format!("CALL rag_refresh({}) embeds them.", literal(&collection.name)),
         );
         return Ok(());
     }
     collection.execute("DELETE FROM {s}.setting WHERE key = 'embedder_identity'", &[])?;
-    collection.set("embedder", &model.text)?;
+    collection.set("embedder", &embedder.text)?;
     ingest::queue_leaves(collection)
 }
 

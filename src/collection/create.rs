@@ -9,6 +9,7 @@ use serde_json::{Map, Value, json};
 use super::options::{Options, check_keys, settings_of};
 use super::{LAYOUT, extension_schema, fill, literal, must_own, must_write, quoted};
 use crate::error::{Error, Result, in_range, notice, required, sql};
+use crate::model::lsa;
 use crate::pg::frame::{AsUser, Frame};
 use crate::pg::{json::Json, spi, vector};
 
@@ -46,6 +47,7 @@ fn rag_create(
         map.insert("partition_by".into(), json!(required(keys, "a key of partition_by")?));
         map.insert("layout".into(), LAYOUT.into());
         map.insert("last_build".into(), Value::Null);
+        map.insert(lsa::KEY.into(), json!({}));
         Ok(map)
     };
     Ok(create(collection, required(language, "language")?, request)?)

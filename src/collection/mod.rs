@@ -18,7 +18,7 @@ use crate::pg::{lock, spi};
 use crate::search::has_index;
 
 /// Version of the tables of a collection; one with another version has to be migrated first.
-pub const LAYOUT: i64 = 2;
+pub const LAYOUT: i64 = 3;
 
 /// The tables of a collection, as sql/collection.sql makes them.
 pub const TABLES: [&str; 20] = [
@@ -88,13 +88,14 @@ impl Collection {
         Self::write(name)?.building()
     }
 
-    /// Like [`Collection::build`], for a function that may make or drop the index of `node`.
+    /// Like [`Collection::build`], for a function that may make or drop the index of `node`; `replaces` says whether it replaces
+    /// the vectors.
     ///
     /// The table is locked first: a transaction that has inserted and goes on to delete would else hold what this one waits
     /// for, and wait for what this one holds.
-    pub fn build_nodes(name: Option<&str>) -> Result<Collection> {
+    pub fn build_nodes(name: Option<&str>, replaces: bool) -> Result<Collection> {
         let collection = Self::write(name)?;
-        let drops = will_drop_index(&collection)? || collection.options.next_embedder.is_some();
+        let drops = will_drop_index(&collection)? || collection.options.next_embedder.is_some() || replaces;
         if drops || !has_index(&collection, "node")? {
             collection.execute("LOCK TABLE {s}.node IN SHARE ROW EXCLUSIVE MODE", &[])?;
         }
@@ -104,14 +105,14 @@ impl Collection {
     /// Like [`Collection::build_nodes`], for a function that asks models, which waits for a refresh that does the same.
     ///
     /// That lock comes before all others, as in a refresh.
-    pub fn build_with_models(name: Option<&str>) -> Result<Collection> {
+    pub fn build_with_models(name: Option<&str>, replaces: bool) -> Result<Collection> {
         let collection = Self::write(name)?;
         if collection.options.models().any(|model| !model.is_built_in()) {
             lock::ask(collection.oid)?;
         }
         drop(collection);
         // Opened anew: a refresh may just have gone over to another embedder.
-        Self::build_nodes(name)
+        Self::build_nodes(name, replaces)
     }
 
     /// 55000 if the schema has been renamed since it was opened: its name may be another collection's by now.

@@ -10,20 +10,21 @@ use serde_json::{Map, Value};
 use super::{LAYOUT, quoted};
 use crate::error::{Error, Result, required};
 use crate::model::prompts::PROMPTS;
-use crate::model::{Model, Role};
+use crate::model::{Embedder, Model, Part, Role};
 use crate::pg::json::Json;
 use crate::pg::spi;
 use crate::pg::vector::MAX_DIMENSIONS;
+use crate::refresh::REEMBED;
 
 /// What the table `setting` says.
 pub struct Options {
     pub dimensions: usize,
-    /// The model whose vectors stand in the tables.
-    pub embedder: Model,
-    /// What made them, in full; nothing while there are none, or for a built-in model.
+    /// What made the vectors in the tables.
+    pub embedder: Embedder,
+    /// The part of it that is not built in, in full; nothing while there are no vectors.
     pub embedder_identity: Option<String>,
-    /// The model that the next refresh goes over to.
-    pub next_embedder: Option<Model>,
+    /// What the next refresh goes over to.
+    pub next_embedder: Option<Embedder>,
     pub summarizer: Model,
     pub extractor: Model,
     pub answerer: Option<Model>,
@@ -104,21 +105,23 @@ impl Options {
             .validate()
             .map_err(|message| Error::invalid(message.to_string().replace("overlap", "leaf_overlap")))?;
         let partition_by = map.get("partition_by").and_then(Value::as_array);
-        let model = |role: Role, key: &str| match map.get(key) {
+        let named = |key: &str| match map.get(key) {
             None | Some(Value::Null) => Ok(None),
-            Some(Value::String(text)) => Model::parse(role, text).map(Some),
+            Some(Value::String(text)) => Ok(Some(text)),
             Some(other) => {
                 Err(Error::invalid(format!("setting {} must be a text", quoted(key))).detail(format!("It is {other}.")))
             }
         };
+        let embedder = |key: &str| named(key)?.map(|text| Embedder::parse(text, dimensions)).transpose();
+        let model = |role: Role, key: &str| named(key)?.map(|text| Model::parse(role, text)).transpose();
         let needed = |role: Role| -> Result<Model> {
             model(role, role.name())?.ok_or_else(|| Error::null(&format!("setting {}", quoted(role.name()))))
         };
         Ok(Options {
             dimensions,
-            embedder: needed(Role::Embedder)?,
+            embedder: embedder("embedder")?.ok_or_else(|| Error::null("setting \"embedder\""))?,
             embedder_identity: map.get("embedder_identity").and_then(Value::as_str).map(str::to_owned),
-            next_embedder: model(Role::Embedder, "next_embedder")?,
+            next_embedder: embedder("next_embedder")?,
             summarizer: needed(Role::Summarizer)?,
             extractor: needed(Role::Extractor)?,
             answerer: model(Role::Answerer, "answerer")?,
@@ -160,16 +163,26 @@ impl Options {
 
     /// The models of all roles.
     pub fn models(&self) -> impl Iterator<Item = &Model> {
-        let always = [&self.embedder, &self.summarizer, &self.extractor];
-        always
-            .into_iter()
-            .chain(&self.next_embedder)
+        let embedders = [&self.embedder].into_iter().chain(&self.next_embedder);
+        embedders
+            .flat_map(|embedder| embedder.parts.iter().map(|part| &part.model))
+            .chain([&self.summarizer, &self.extractor])
             .chain(&self.answerer)
             .chain(&self.reranker)
     }
 
+    /// The part of the embedder that `model` is, for the calls of `step`.
+    pub fn part(&self, model: &str, step: &str) -> Result<&Part> {
+        let next = self.next_embedder.as_ref().filter(|_| step == REEMBED);
+        let embedders = next.into_iter().chain([&self.embedder]);
+        let mut parts = embedders.flat_map(|embedder| &embedder.parts);
+        parts
+            .find(|part| part.model.text == model)
+            .ok_or_else(|| Error::internal(format!("{model} is no part of the embedder")))
+    }
+
     /// What search does until all texts are embedded by another embedder.
-    pub fn until_embedded(&self, next: &Model) -> String {
+    pub fn until_embedded(&self, next: &Embedder) -> String {
         // The same name with another model behind it: the old one cannot be asked any more.
         match *next == self.embedder {
             true => format!(

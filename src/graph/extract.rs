@@ -35,7 +35,7 @@ fn graph_extract(
 }
 
 fn extract(name: Option<&str>) -> Result<(i64, i64, i64, i64, i64)> {
-    let collection = Collection::build_with_models(name)?;
+    let collection = Collection::build_with_models(name, false)?;
     ingest::take_up(&collection)?;
     search::ensure_index(&collection, "node")?;
     collection.analyze(&["node", "block"])?;

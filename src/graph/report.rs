@@ -46,7 +46,7 @@ fn summarize(name: Option<&str>, level: Option<i32>) -> Result<Vec<(i32, i64, i6
     let level = level
         .map(|level| in_range(Some(level), "level", 0..=1000))
         .transpose()?;
-    let collection = Collection::build_with_models(name)?;
+    let collection = Collection::build_with_models(name, false)?;
     let mut reports = Reports::pending(&collection, level)?;
     let mut ledger = Ledger::begin(&collection, "reports", Asking::Now)?;
     while !reports.is_done() {

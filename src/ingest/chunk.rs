@@ -7,7 +7,7 @@ use sha2::{Digest, Sha256};
 
 use crate::collection::Collection;
 use crate::error::Result;
-use crate::model::embed_built_in;
+use crate::model::{Composer, lsa};
 use crate::pg::tick;
 use crate::pg::vector::{Vector, Vectors};
 
@@ -59,7 +59,12 @@ pub fn known_vectors(collection: &Collection, ids: &[i64]) -> Result<Known> {
 ///
 /// Leaves without a vector are recorded for the next build function or refresh, unless the embedder is built in.
 pub fn chunk_documents(collection: &Collection, ids: &[i64], known: &Known) -> Result<()> {
-    let built_in = collection.options.embedder.is_built_in();
+    lsa::must_be_current(collection)?;
+    let embedder = &collection.options.embedder;
+    let mut composer = match embedder.is_built_in() {
+        true => Some(Composer::new(collection, embedder)?),
+        false => None,
+    };
     let mut blocks = Blocks::default();
     let mut leaves = Leaves::default();
     let batch = BATCH.min(BATCH_BYTES / (4 * collection.options.dimensions));
@@ -100,22 +105,30 @@ pub fn chunk_documents(collection: &Collection, ids: &[i64], known: &Known) -> R
                 leaves.start.push(leaf.start_char as i32);
                 leaves.end.push(leaf.end_char as i32);
                 let hash = Sha256::digest(text).to_vec();
-                leaves.vector.push(match built_in {
-                    true => embed_built_in(collection, text),
-                    false => known.get(&hash).cloned(),
-                });
+                leaves.vector.push(known.get(&hash).cloned());
                 leaves.hash.push(hash);
                 leaves.text.push(text.to_owned());
                 leaves.tokens.push(leaf.token_count as i32);
                 ordinal += 1;
                 if leaves.text.len() >= batch {
+                    embed(collection, composer.as_mut(), &mut leaves)?;
                     write(collection, std::mem::take(&mut blocks), std::mem::take(&mut leaves))?;
                 }
             }
             tick();
         }
     }
+    embed(collection, composer.as_mut(), &mut leaves)?;
     write(collection, blocks, leaves)
+}
+
+/// Gives leaves the vectors of a built-in embedder.
+fn embed(collection: &Collection, composer: Option<&mut Composer>, leaves: &mut Leaves) -> Result<()> {
+    if let Some(composer) = composer {
+        let texts: Vec<&str> = leaves.text.iter().map(String::as_str).collect();
+        leaves.vector = composer.vectors(collection, &texts, Vec::new())?;
+    }
+    Ok(())
 }
 
 fn write(collection: &Collection, blocks: Blocks, leaves: Leaves) -> Result<()> {

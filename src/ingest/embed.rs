@@ -77,7 +77,9 @@ impl Leaves {
         collection.execute(sql, &[ids.clone().into(), vectors.into()])?;
         let sql = "DELETE FROM {s}.change WHERE \"table\" = 'node' AND key IN (SELECT unnest($1::bigint[])::text)";
         collection.execute(sql, &[ids.into()])?;
-        ledger.moved(&collection.options.embedder, &hashes)?;
+        if let Some(part) = collection.options.embedder.outside() {
+            ledger.moved(&part.model, &hashes)?;
+        }
         if waiting == 0 || skip {
             self.at = self.nodes.len().min(self.at + BATCH);
             self.failed += failed;
@@ -93,8 +95,8 @@ impl Leaves {
 /// Embeds the leaves that wait for it, in this transaction; answers the number of calls. Build functions call it after
 /// cutting.
 pub fn embed_all_leaves(collection: &Collection) -> Result<i64> {
-    let model = &collection.options.embedder;
-    if model.is_built_in() {
+    let embedder = &collection.options.embedder;
+    if embedder.is_built_in() {
         return Ok(0);
     }
     if will_drop_index(collection)? {
@@ -111,7 +113,7 @@ pub fn embed_all_leaves(collection: &Collection) -> Result<i64> {
     }
     ledger.finish()?;
     if leaves.total() > 0 {
-        collection.note_step("embed", Some(&model.text), serde_json::json!({}))?;
+        collection.note_step("embed", Some(&embedder.text), serde_json::json!({}))?;
     }
     Ok(ledger.calls)
 }

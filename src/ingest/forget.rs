@@ -3,7 +3,7 @@
 use crate::collection::Collection;
 use crate::error::Result;
 use crate::graph;
-use crate::model::ledger;
+use crate::model::{ledger, lsa};
 
 /// Removes everything derived from the documents `ids`. With `gone`, also what was given of them by hand; without it the
 /// documents stay and are about to be cut anew.
@@ -21,6 +21,7 @@ pub fn forget_documents(collection: &Collection, ids: &[i64], gone: bool) -> Res
         }
     }
     delete_summaries(collection, ids)?;
+    lsa::forget(collection, ids)?;
     match gone {
         true => ledger::forget_answers(collection, ids)?,
         false => ledger::suspect_documents(collection, ids)?,
@@ -73,6 +74,7 @@ pub fn forget_all(collection: &Collection) -> Result<()> {
         &[],
     )?;
     collection.execute(sql, &[])?;
+    lsa::unlearn(collection)?;
     graph::recount(collection, &touched)
 }
 

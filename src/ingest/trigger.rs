@@ -12,10 +12,11 @@ use super::{chunk_documents, cut_anew, forget_all, forget_documents, leave_parti
 use crate::collection::{Collection, Options};
 use crate::error::{self, Error, raise};
 use crate::graph::check_length;
-use crate::model::ledger;
+use crate::model::{ledger, lsa};
 use crate::pg::json::Json;
 use crate::pg::lock;
 use crate::pg::trigger::{Transition, misplaced, table_owner, table_schema};
+use crate::refresh::learn_at_once;
 use graphrag_text::fold;
 
 type Tuple<'a> = PgHeapTuple<'a, AllocatedByRust>;
@@ -196,10 +197,14 @@ fn cut(collection: &Collection, ids: &[i64], kind: &str) -> error::Result<()> {
         return Ok(());
     }
     if kind == "update" {
-        cut_anew(collection, ids)
-    } else {
-        chunk_documents(collection, ids, &Default::default())
+        return cut_anew(collection, ids);
     }
+    let is_first = lsa::is_blank(collection)?;
+    chunk_documents(collection, ids, &Default::default())?;
+    if is_first {
+        learn_at_once(collection)?;
+    }
+    Ok(())
 }
 
 /// Waits until no build draws on documents. With a snapshot older than a build (REPEATABLE READ) its rows could not be

@@ -8,7 +8,9 @@ use graphrag_provider::{Client, Outcome, Reply, Request, Stop};
 use graphrag_text::hash;
 use pgrx::{PgSqlErrorCode, pg_sys};
 
+use super::embedder::{BuiltIn, Embedder, Part};
 use super::ledger::must_answer_at_once;
+use super::lsa::Space;
 use super::trouble::{check_dimensions, stopped};
 use super::{Answer, Form, Function, Item, Ledger, Model, Role, Server};
 use crate::collection::{Collection, quoted};
@@ -21,10 +23,69 @@ const KEPT: usize = 64;
 /// Longer queries are not kept.
 const KEPT_BYTES: usize = 10_000;
 
-/// `builtin:hash`: words hashed into buckets, counted; nothing for a text without words.
-pub fn embed_built_in(collection: &Collection, text: &str) -> Option<Vec<f32>> {
-    let options = &collection.options;
-    hash::embed(text, options.dimensions, options.stop_words(), &mut tick)
+/// Makes vectors by an embedder: those of the built-in parts, beside what the other part has answered.
+pub struct Composer<'a> {
+    embedder: &'a Embedder,
+    /// Of `builtin:lsa`, if the embedder has it.
+    pub space: Option<Space>,
+}
+
+impl<'a> Composer<'a> {
+    pub fn new(collection: &Collection, embedder: &'a Embedder) -> Result<Composer<'a>> {
+        let space = embedder.lsa().map(|part| Space::open(collection, part.dimensions));
+        Ok(Composer {
+            embedder,
+            space: space.transpose()?,
+        })
+    }
+
+    /// The vectors of texts by the collection's embedder; nothing for a text without words. `outside` has those of the part
+    /// that is not built in.
+    pub fn vectors(
+        &mut self,
+        collection: &Collection,
+        texts: &[&str],
+        outside: Vec<Option<Vec<f32>>>,
+    ) -> Result<Vec<Option<Vec<f32>>>> {
+        let of_space = match &mut self.space {
+            Some(space) => space.embed(collection, texts)?,
+            None => Vec::new(),
+        };
+        Ok(self.join(collection, texts, outside, of_space))
+    }
+
+    /// Like [`Composer::vectors`], with those of `builtin:lsa` given.
+    pub fn join(
+        &self,
+        collection: &Collection,
+        texts: &[&str],
+        mut outside: Vec<Option<Vec<f32>>>,
+        mut of_space: Vec<Option<Vec<f32>>>,
+    ) -> Vec<Option<Vec<f32>>> {
+        let stop = collection.options.stop_words();
+        let mut joined = Vec::with_capacity(texts.len());
+        for (i, text) in texts.iter().enumerate() {
+            let take = |from: &mut Vec<Option<Vec<f32>>>| from.get_mut(i).and_then(Option::take);
+            let parts: Vec<Option<Vec<f32>>> = self
+                .embedder
+                .parts
+                .iter()
+                .map(|part| match part.built_in() {
+                    Some(BuiltIn::Hash) => hash::embed(text, part.dimensions, stop, &mut tick),
+                    Some(BuiltIn::Lsa) => take(&mut of_space),
+                    None => take(&mut outside),
+                })
+                .collect();
+            joined.push(self.embedder.join(&parts));
+            tick();
+        }
+        joined
+    }
+}
+
+/// The vectors of texts by built-in models alone; nothing for a text without words.
+fn embed_built_in(collection: &Collection, texts: &[&str]) -> Result<Vec<Option<Vec<f32>>>> {
+    Composer::new(collection, &collection.options.embedder)?.vectors(collection, texts, Vec::new())
 }
 
 /// A text to be embedded.
@@ -34,13 +95,12 @@ pub struct Text<'a> {
     pub documents: Vec<i64>,
 }
 
-/// The model that made the vectors of a collection, as the setting `embedder_identity` has it.
+/// The model outside that made the vectors of a collection, or a part of them, as the setting `embedder_identity` has it.
 pub struct Identity;
 
 impl Identity {
     /// Refuses to mix the vectors of two models; notes the model with the first ones.
-    pub fn check(collection: &Collection) -> Result<()> {
-        let model = &collection.options.embedder;
+    pub fn check(collection: &Collection, model: &Model) -> Result<()> {
         let now = model.identity(collection.owner)?;
         match &collection.options.embedder_identity {
             Some(before) if *before == now => Ok(()),
@@ -73,17 +133,17 @@ fn changed(collection: &Collection, before: &str, now: &str) -> Error {
 ///
 /// A text that stands in a node with its vector already is not asked again.
 pub fn vectors(ledger: &mut Ledger, collection: &Collection, texts: &[Text]) -> Result<Vec<Option<Answer>>> {
-    let model = &collection.options.embedder;
-    if model.is_built_in() {
-        return Ok(texts
-            .iter()
-            .map(|t| Some(Answer::Vector(embed_built_in(collection, t.text))))
-            .collect());
-    }
+    let embedder = &collection.options.embedder;
+    let list: Vec<&str> = texts.iter().map(|t| t.text).collect();
+    let Some(part) = embedder.outside() else {
+        let vectors = embed_built_in(collection, &list)?;
+        return Ok(vectors.into_iter().map(|vector| Some(Answer::Vector(vector))).collect());
+    };
     if texts.is_empty() {
         return Ok(Vec::new());
     }
-    Identity::check(collection)?;
+    let model = &part.model;
+    Identity::check(collection, model)?;
     let mut standing: HashMap<Vec<u8>, Vec<f32>> = HashMap::new();
     for part in texts.chunks(1_000) {
         let hashes: Vec<Vec<u8>> = part.iter().map(|t| t.hash.clone()).collect();
@@ -100,13 +160,33 @@ pub fn vectors(ledger: &mut Ledger, collection: &Collection, texts: &[Text]) -> 
         .map(|t| Item::text(t.text, t.hash.clone(), t.documents.clone()))
         .collect();
     let mut answers = ledger.want(model, &items)?.into_iter();
-    Ok(texts
+    let mut answers: Vec<Option<Answer>> = texts
         .iter()
         .map(|t| match standing.get(&t.hash) {
             Some(vector) => Some(Answer::Vector(Some(vector.clone()))),
             None => answers.next().flatten(),
         })
-        .collect())
+        .collect();
+    if embedder.parts.len() == 1 {
+        return Ok(answers);
+    }
+    // What stands in a node is whole already.
+    let new: Vec<usize> = (0..texts.len())
+        .filter(|&i| !standing.contains_key(&texts[i].hash) && matches!(answers[i], Some(Answer::Vector(_))))
+        .collect();
+    let outside = new
+        .iter()
+        .map(|&i| match answers[i].take() {
+            Some(Answer::Vector(vector)) => vector,
+            _ => None,
+        })
+        .collect();
+    let list: Vec<&str> = new.iter().map(|&i| list[i]).collect();
+    let whole = Composer::new(collection, embedder)?.vectors(collection, &list, outside)?;
+    for (i, vector) in new.into_iter().zip(whole) {
+        answers[i] = Some(Answer::Vector(vector));
+    }
+    Ok(answers)
 }
 
 /// A query whose vector is kept.
@@ -123,10 +203,20 @@ thread_local! {
 
 /// The vector of a query, of unit length; nothing for a text that has none. The last ones are kept in the session.
 pub fn query_vector(collection: &Collection, text: &str) -> Result<Option<Vec<f32>>> {
-    let model = &collection.options.embedder;
-    if model.is_built_in() {
-        return Ok(embed_built_in(collection, text));
-    }
+    let embedder = &collection.options.embedder;
+    let outside = match embedder.outside() {
+        Some(part) => vec![outside_vector(collection, part, text)?],
+        None => Vec::new(),
+    };
+    // What was learned is the owner's to read.
+    let _user = AsUser::restricted(collection.owner);
+    let vectors = Composer::new(collection, embedder)?.vectors(collection, &[text], outside)?;
+    Ok(vectors.into_iter().next().flatten())
+}
+
+/// The vector of a query by the part that is not built in.
+fn outside_vector(collection: &Collection, part: &Part, text: &str) -> Result<Option<Vec<f32>>> {
+    let model = &part.model;
     must_answer_at_once(model)?;
     // A reader asks with the owner's models and the owner's key.
     let _user = AsUser::restricted(collection.owner);
@@ -138,7 +228,7 @@ pub fn query_vector(collection: &Collection, text: &str) -> Result<Option<Vec<f3
     }
     // A function may answer otherwise after it was replaced.
     if matches!(model.form, Form::Function(_)) {
-        return ask(collection, model, text);
+        return ask(collection, part, text);
     }
     let kept = RECENT.with_borrow(|recent| {
         let same = |kept: &&Kept| kept.schema == collection.oid && kept.identity == identity && kept.text == text;
@@ -147,7 +237,7 @@ pub fn query_vector(collection: &Collection, text: &str) -> Result<Option<Vec<f3
     if let Some(vector) = kept {
         return Ok(vector);
     }
-    let vector = ask(collection, model, text)?;
+    let vector = ask(collection, part, text)?;
     if text.len() <= KEPT_BYTES {
         let kept = Kept {
             schema: collection.oid,
@@ -163,7 +253,8 @@ pub fn query_vector(collection: &Collection, text: &str) -> Result<Option<Vec<f3
     Ok(vector)
 }
 
-fn ask(collection: &Collection, model: &Model, text: &str) -> Result<Option<Vec<f32>>> {
+fn ask(collection: &Collection, part: &Part, text: &str) -> Result<Option<Vec<f32>>> {
+    let model = &part.model;
     let failed = |reason: String| {
         Error::new(
             PgSqlErrorCode::ERRCODE_EXTERNAL_ROUTINE_EXCEPTION,
@@ -174,14 +265,14 @@ fn ask(collection: &Collection, model: &Model, text: &str) -> Result<Option<Vec<
     match &model.form {
         Form::Function(name) => {
             let function = Function::resolve(Role::Embedder, name)?;
-            function.embed_one(text, collection.options.dimensions, collection.owner)
+            function.embed_one(text, part.dimensions, collection.owner)
         }
         Form::Server(name) => {
             let server = Server::open(name, collection.owner)?;
             match one_reply(&server, Request::Embed(vec![text.to_owned()]))?.map_err(failed)? {
                 Reply::Vectors(mut vectors) => {
                     let vector = vectors.pop().unwrap_or_default();
-                    check_dimensions(collection, &vector)?;
+                    check_dimensions(collection, part, &vector)?;
                     Ok(vector::unit(&vector))
                 }
                 _ => Err(Error::internal("an answer of another kind than was asked for")),

@@ -8,7 +8,7 @@ use pgrx::AnyNumeric;
 use pgrx::prelude::*;
 use sha2::{Digest, Sha256};
 
-use super::{Form, Model, Role, Server, prompts};
+use super::{Embedder, Form, Model, Role, Server, prompts};
 use crate::collection::Collection;
 use crate::error::{Result, sql};
 use crate::pg::tick;
@@ -141,6 +141,11 @@ fn observed(collection: &Collection, step: &str, role: Role, of: i64) -> Result<
     Ok(enough.then(|| (prompt.unwrap_or(0.0), completion.unwrap_or(0.0))))
 }
 
+/// The model of an embedder that costs something, if it has one.
+fn asked(embedder: &Embedder) -> &Model {
+    &embedder.outside().unwrap_or(&embedder.parts[0]).model
+}
+
 fn embed(collection: &Collection, uncut: Load) -> Result<Vec<(&Model, Asks)>> {
     let options = &collection.options;
     let (model, standing) = match &options.next_embedder {
@@ -154,6 +159,7 @@ fn embed(collection: &Collection, uncut: Load) -> Result<Vec<(&Model, Asks)>> {
             (&options.embedder, load(collection, sql)?)
         }
     };
+    let model = asked(model);
     let calls = standing.items + uncut.items;
     Ok(vec![(
         model,
@@ -231,7 +237,7 @@ fn tree(collection: &Collection, uncut: Load) -> Result<Vec<(&Model, Asks)>> {
     };
     Ok(vec![
         (&options.summarizer, of(&options.summarizer, summaries)),
-        (&options.embedder, of(&options.embedder, vectors)),
+        (asked(&options.embedder), of(asked(&options.embedder), vectors)),
     ])
 }
 
@@ -309,8 +315,8 @@ fn reports(collection: &Collection, uncut: Load) -> Result<Vec<(&Model, Asks)>> 
             asks(&options.summarizer, stale, high, of(prompt), of(completion)),
         ),
         (
-            &options.embedder,
-            asks(&options.embedder, stale, high, of(completion), 0),
+            asked(&options.embedder),
+            asks(asked(&options.embedder), stale, high, of(completion), 0),
         ),
     ])
 }

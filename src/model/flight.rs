@@ -311,11 +311,12 @@ impl Flight {
         let completion_tokens = answer.completion_tokens.map(counted);
         match answer.reply {
             Reply::Vectors(vectors) => {
+                let part = collection.options.part(model, &calls[0].step)?;
                 let weights: Vec<usize> = calls.iter().map(|call| tokens::count(call.input()).max(1)).collect();
                 let total: usize = weights.iter().sum();
                 let shares = share(counted(answer.prompt_tokens.unwrap_or(total as u64)) as u64, &weights);
                 for ((call, vector), tokens) in calls.into_iter().zip(vectors).zip(shares) {
-                    check_dimensions(collection, &vector)?;
+                    check_dimensions(collection, part, &vector)?;
                     self.landed.push(Landed {
                         call,
                         result: Ok(Content::Vector(vector::unit(&vector))),
@@ -367,7 +368,8 @@ impl Flight {
         let results: Vec<std::result::Result<Content, String>> = match role {
             Role::Embedder => {
                 let texts: Vec<&str> = calls.iter().map(Call::input).collect();
-                let vectors = function.embed(&texts, collection.options.dimensions, owner)?;
+                let dimensions = collection.options.part(&calls[0].model, step)?.dimensions;
+                let vectors = function.embed(&texts, dimensions, owner)?;
                 vectors.into_iter().map(|item| item.map(Content::Vector)).collect()
             }
             Role::Summarizer => {

@@ -4,8 +4,9 @@ use graphrag_provider::{Reply, Request};
 use pgrx::prelude::*;
 
 use super::embed::one_reply;
+use super::embedder::BuiltIn;
 use super::trouble::check_dimensions;
-use super::{Form, Function, Model, Role, Server};
+use super::{Embedder, Form, Function, Model, Part, Server, lsa};
 use crate::collection::Collection;
 use crate::error::{Error, Result, sql};
 use crate::pg::subtransaction::attempt;
@@ -29,15 +30,22 @@ fn health(name: Option<&str>) -> Result<Vec<HealthRow>> {
     let collection = Collection::write(name)?;
     let mut rows = extensions(&collection)?;
     let options = &collection.options;
-    let models = [&options.embedder, &options.summarizer, &options.extractor].into_iter();
-    let models = models.chain(&options.answerer).chain(&options.reranker);
-    let parts = models.map(|model| (model.role.name(), model));
-    for (part, model) in parts.chain(options.next_embedder.iter().map(|next| ("next embedder", next))) {
-        let (state, detail) = match attempt(|| probe(&collection, model)) {
+    let mut add = |part: &str, model: &Model, found: &dyn Fn() -> Result<(&'static str, String)>| {
+        let (state, detail) = match attempt(found) {
             Ok((state, detail)) => (state, detail),
             Err(caught) => (FAILED, caught.message),
         };
         rows.push((part.to_owned(), state.to_owned(), format!("{}: {detail}", model.text)));
+    };
+    let embedders = [("embedder", &options.embedder)].into_iter();
+    for (name, embedder) in embedders.chain(options.next_embedder.iter().map(|next| ("next embedder", next))) {
+        for part in &embedder.parts {
+            add(name, &part.model, &|| probe_embedder(&collection, embedder, part));
+        }
+    }
+    let models = [&options.summarizer, &options.extractor].into_iter();
+    for model in models.chain(&options.answerer).chain(&options.reranker) {
+        add(model.role.name(), model, &|| probe(&collection, model));
     }
     if let Some(next) = &options.next_embedder {
         rows.push(("vectors".to_owned(), DEGRADED.to_owned(), options.until_embedded(next)));
@@ -74,26 +82,12 @@ fn probe(collection: &Collection, model: &Model) -> Result<(&'static str, String
     match &model.form {
         Form::BuiltIn => Ok((OK, "built in".to_owned())),
         Form::Function(name) => {
-            let function = Function::resolve(model.role, name)?;
-            if model.role != Role::Embedder {
-                return Ok((OK, "the function is there".to_owned()));
-            }
-            let found = function.embed(&["health"], collection.options.dimensions, collection.owner)?;
-            match found.into_iter().next() {
-                Some(Ok(_)) => Ok((
-                    OK,
-                    format!("answers vectors of {} dimensions", collection.options.dimensions),
-                )),
-                Some(Err(reason)) => Ok((FAILED, reason)),
-                None => Err(Error::internal("no vector for one text")),
-            }
+            Function::resolve(model.role, name)?;
+            Ok((OK, "the function is there".to_owned()))
         }
         Form::Server(name) => {
             let server = Server::open(name, collection.owner)?;
             let wanted = server.model(model.role)?;
-            if model.role == Role::Embedder {
-                return embedder(collection, model, &server);
-            }
             Ok(match one_reply(&server, Request::Models)? {
                 Ok(Reply::Models(models)) if models.is_empty() || models.iter().any(|model| model == wanted) => {
                     (OK, format!("answers, with the model {wanted}"))
@@ -116,11 +110,27 @@ fn probe(collection: &Collection, model: &Model) -> Result<(&'static str, String
     }
 }
 
-/// Asks for the vector of one word: whether it fits shows in nothing else.
-fn embedder(collection: &Collection, model: &Model, server: &Server) -> Result<(&'static str, String)> {
+/// Asks a part of an embedder for the vector of one word: whether it fits shows in nothing else.
+fn probe_embedder(collection: &Collection, embedder: &Embedder, part: &Part) -> Result<(&'static str, String)> {
+    let model = &part.model;
+    let name = match &model.form {
+        Form::BuiltIn if part.built_in() == Some(BuiltIn::Lsa) => return learned(collection),
+        Form::Function(name) => {
+            let function = Function::resolve(model.role, name)?;
+            let found = function.embed(&["health"], part.dimensions, collection.owner)?;
+            return match found.into_iter().next() {
+                Some(Ok(_)) => Ok((OK, format!("answers vectors of {} dimensions", part.dimensions))),
+                Some(Err(reason)) => Ok((FAILED, reason)),
+                None => Err(Error::internal("no vector for one text")),
+            };
+        }
+        Form::Server(name) => name,
+        Form::BuiltIn | Form::Queue => return probe(collection, model),
+    };
+    let server = Server::open(name, collection.owner)?;
     let identity = model.identity(collection.owner)?;
     let options = &collection.options;
-    if *model == options.embedder
+    if *embedder == options.embedder
         && options.next_embedder.is_none()
         && let Some(before) = options.embedder_identity.as_ref().filter(|before| **before != identity)
     {
@@ -129,14 +139,28 @@ fn embedder(collection: &Collection, model: &Model, server: &Server) -> Result<(
             format!("the vectors were made by {before}; rag_alter with the same embedder embeds anew"),
         ));
     }
-    match one_reply(server, Request::Embed(vec!["health".to_owned()]))? {
+    match one_reply(&server, Request::Embed(vec!["health".to_owned()]))? {
         Ok(Reply::Vectors(vectors)) => {
-            check_dimensions(collection, vectors.first().map_or(&[], Vec::as_slice))?;
+            check_dimensions(collection, part, vectors.first().map_or(&[], Vec::as_slice))?;
             Ok((OK, format!("answers, with the model {}", server.model(model.role)?)))
         }
         Ok(_) => Err(Error::internal("an answer of another kind than was asked for")),
         Err(reason) => Ok((FAILED, reason)),
     }
+}
+
+/// What the collection has taught itself, and whether it is due to learn.
+fn learned(collection: &Collection) -> Result<(&'static str, String)> {
+    let state = lsa::State::load(collection)?;
+    let terms: i64 = collection.query_one("SELECT count(*) FROM {s}.term", &[], |row| row.need(1))?;
+    let detail = match state.has_learned() {
+        true => lsa::describe(&state, terms),
+        false => format!("has learned nothing, which it does from {} leaves on", lsa::LEAST),
+    };
+    Ok(match lsa::is_due(collection)? {
+        Some(reason) => (DEGRADED, format!("{detail}; the next refresh learns, since {reason}")),
+        None => (OK, detail),
+    })
 }
 
 fn index(collection: &Collection, table: &str) -> Result<(&'static str, String)> {

@@ -178,6 +178,8 @@ pub fn pick_up(collection: &Collection, step: &str) -> Result<()> {
         let keys: Vec<Vec<u8>> = answered.iter().map(|(key, ..)| key.clone()).collect();
         let sql = "UPDATE {s}.model_call SET status = 'pending' WHERE key = ANY ($1) AND status = 'done'";
         collection.execute(sql, &[keys.into()])?;
+        let part = collection.options.part("queue", step);
+        let dimensions = part.map_or(collection.options.dimensions, |part| part.dimensions);
         let mut landed = Vec::new();
         for (key, role, response) in answered {
             let value: Value = serde_json::from_str(&response).unwrap_or(Value::Null);
@@ -186,7 +188,7 @@ pub fn pick_up(collection: &Collection, step: &str) -> Result<()> {
                 usage[name].as_u64().or(usage[other].as_u64()).map(counted)
             };
             landed.push(Landed {
-                result: read_response(collection.options.dimensions, role, step, &value),
+                result: read_response(dimensions, role, step, &value),
                 prompt_tokens: usage("prompt_tokens", "input_tokens"),
                 completion_tokens: usage("completion_tokens", "output_tokens"),
                 prices: [None, None],
@@ -258,7 +260,7 @@ fn read_response(dimensions: usize, role: Role, step: &str, value: &Value) -> st
 fn unit_of(vector: &[f32], dimensions: usize) -> std::result::Result<Content, String> {
     if vector.len() != dimensions {
         return Err(format!(
-            "the vector has {} dimensions, the collection has {dimensions}",
+            "the vector has {} dimensions, {dimensions} are wanted",
             vector.len()
         ));
     }

@@ -5,18 +5,21 @@
 
 mod ask;
 pub mod embed;
+pub mod embedder;
 mod estimate;
 mod flight;
 mod function;
 mod health;
 mod landed;
 pub mod ledger;
+pub mod lsa;
 pub mod prompts;
 mod server;
 pub mod trouble;
 mod usage;
 
-pub use embed::{Identity, embed_built_in, query_vector};
+pub use embed::{Composer, Identity, query_vector};
+pub use embedder::{Embedder, Part};
 pub use flight::Flight;
 pub use function::Function;
 pub use ledger::{Answer, Asking, Item, Ledger};
@@ -65,13 +68,13 @@ impl Role {
         found.ok_or_else(|| Error::internal(format!("unknown role \"{name}\" in model_call")))
     }
 
-    /// The one built-in model of the role, by its name in the settings.
-    fn built_in(self) -> Option<&'static str> {
+    /// The built-in models of the role, by their names in the settings.
+    fn built_in(self) -> &'static [&'static str] {
         match self {
-            Role::Embedder => Some("builtin:hash"),
-            Role::Summarizer => Some("builtin:frequency"),
-            Role::Extractor => Some("builtin:cooccurrence"),
-            Role::Answerer | Role::Reranker => None,
+            Role::Embedder => &embedder::BuiltIn::NAMES,
+            Role::Summarizer => &["builtin:frequency"],
+            Role::Extractor => &["builtin:cooccurrence"],
+            Role::Answerer | Role::Reranker => &[],
         }
     }
 }
@@ -109,7 +112,7 @@ impl Model {
             },
             Some(("function", name)) if !name.trim().is_empty() => Form::Function(name.to_owned()),
             Some(("server", name)) if !name.trim().is_empty() => Form::Server(name.to_owned()),
-            _ if role.built_in() == Some(text) => Form::BuiltIn,
+            _ if role.built_in().contains(&text) => Form::BuiltIn,
             _ => {
                 return Err(Error::invalid(format!("unknown {} \"{text}\"", role.name())).hint(hint(role)));
             }
@@ -178,9 +181,17 @@ fn hint(role: Role) -> String {
         Role::Answerer | Role::Reranker => "",
         _ => ", or 'queue'",
     };
-    match role.built_in() {
-        Some(name) => format!("It is '{name}', 'function:schema.name', 'server:name'{queue}."),
-        None => "It is 'function:schema.name', 'server:name', or NULL for none.".to_owned(),
+    let sum = match role {
+        Role::Embedder => " A sum of them like 'server:name + builtin:lsa' sets their vectors side by side.",
+        _ => "",
+    };
+    let built_in: Vec<String> = role.built_in().iter().map(|name| format!("'{name}', ")).collect();
+    match built_in.is_empty() {
+        false => format!(
+            "It is {}'function:schema.name', 'server:name'{queue}.{sum}",
+            built_in.concat()
+        ),
+        true => "It is 'function:schema.name', 'server:name', or NULL for none.".to_owned(),
     }
 }
 

@@ -3,25 +3,37 @@
 use graphrag_provider::{FailureKind, Stop};
 use pgrx::PgSqlErrorCode;
 
-use super::Server;
+use super::{Part, Server};
 use crate::collection::{Collection, quoted};
 use crate::error::{Error, Result, capital, notice_of};
 
 /// 22000 for a model that does not fit the collection: that is no item's fault.
-pub fn check_dimensions(collection: &Collection, vector: &[f32]) -> Result<()> {
-    let (has, wants) = (vector.len(), collection.options.dimensions);
+pub fn check_dimensions(collection: &Collection, part: &Part, vector: &[f32]) -> Result<()> {
+    let (has, wants) = (vector.len(), part.dimensions);
     if has == wants {
         return Ok(());
     }
+    let whole = collection.options.dimensions;
+    let (of, hint) = match wants == whole {
+        true => (
+            format!("collection {} has {wants}", quoted(&collection.name)),
+            format!("Make the collection with dimensions => {has}, or take a model of {wants}"),
+        ),
+        false => (
+            format!("its part of collection {} has {wants}", quoted(&collection.name)),
+            format!(
+                "Write {}({has}) in the embedder of a collection whose dimensions => {}",
+                part.model.text,
+                whole - wants + has
+            ),
+        ),
+    };
     Err(Error::new(
         PgSqlErrorCode::ERRCODE_DATA_EXCEPTION,
-        format!(
-            "the embedder answers vectors of {has} dimensions, collection {} has {wants}",
-            quoted(&collection.name)
-        ),
+        format!("the embedder answers vectors of {has} dimensions, {of}"),
     )
     .hint(format!(
-        "Make the collection with dimensions => {has}, or take a model of {wants}; some can be asked for another size by the option embedding_dimensions."
+        "{hint}; some can be asked for another size by the option embedding_dimensions."
     )))
 }
 

@@ -3,6 +3,8 @@
 use pgrx::pg_sys;
 
 use super::spi;
+use super::subtransaction::attempt;
+use crate::collection::Collection;
 use crate::error::Result;
 
 /// First key of the advisory locks: "grag". The second is the oid of the collection's schema.
@@ -41,6 +43,22 @@ pub fn ask(schema: pg_sys::Oid) -> Result<()> {
     let sql = "SELECT pg_catalog.pg_advisory_xact_lock($1, $2)";
     spi::returning(sql, &[ASK_CLASS.into(), key.into()], |_| Ok(()))?;
     Ok(())
+}
+
+/// Keeps out builds and other writers of leaves, if there are none at work: what a trigger may do, which must not wait while
+/// it holds what they wait for. A later statement of the transaction waits for nobody either.
+pub fn try_alone(collection: &Collection) -> Result<bool> {
+    let key = u32::from(collection.oid).cast_signed();
+    let sql = "SELECT pg_catalog.pg_try_advisory_xact_lock($1, $2)";
+    if spi::returning(sql, &[CLASS.into(), key.into()], |row| row.need::<bool>(1))? != [true] {
+        return Ok(false);
+    }
+    let lock = || {
+        collection
+            .execute("LOCK TABLE {s}.node IN SHARE ROW EXCLUSIVE MODE NOWAIT", &[])
+            .map(drop)
+    };
+    Ok(attempt(lock).is_ok())
 }
 
 /// Says for whom [`ask`] waits.

@@ -10,8 +10,8 @@ use super::plan::{self, Plan};
 use super::write;
 use crate::collection::Collection;
 use crate::error::{Error, Result, in_range, required, sql};
-use crate::model::{Asking, Ledger};
-use crate::{ingest, search};
+use crate::model::{Asking, Ledger, lsa};
+use crate::{ingest, refresh, search};
 
 /// SQL: `raptor_build(collection, method, max_levels, cluster_size)`.
 #[pg_extern(sql = false)]
@@ -49,8 +49,12 @@ fn raptor(
     let cluster_size = cluster_size
         .map(|size| in_range(Some(size), "cluster_size", 2..=1000))
         .transpose()?;
-    let collection = Collection::build_with_models(name)?;
+    let learns = lsa::may_learn(&Collection::write(name)?)?;
+    let collection = Collection::build_with_models(name, learns)?;
     ingest::take_up(&collection)?;
+    if learns {
+        refresh::learn_if_due(&collection)?;
+    }
     let leaf_calls = ingest::embed_all_leaves(&collection)?;
     collection.analyze(&["node"])?;
     let shape = Shape {

@@ -16,9 +16,10 @@ use pgrx::prelude::*;
 use crate::collection::{Collection, literal, quoted};
 use crate::error::{Error, Result, at_least, required, sql};
 use crate::pg::{lock, session};
+pub use reembed::{learn_at_once, learn_if_due};
 use run::Run;
 use work::STEPS;
-pub use work::needs_tree;
+pub use work::{REEMBED, needs_tree};
 
 thread_local! {
     static RUN: RefCell<Option<Run>> = const { RefCell::new(None) };

@@ -1,19 +1,25 @@
-//! Goes over to another embedder: all texts are embedded anew while search answers from the old vectors, which are replaced at
-//! once at the end.
+//! Goes over to another embedder, or to what the embedder has learned anew: all texts are embedded while search answers from
+//! the old vectors, which are replaced at once at the end.
 
 use crate::collection::Collection;
 use crate::error::Result;
 use crate::ingest;
-use crate::model::{Form, Identity, Item, Ledger, Model, embed_built_in, ledger};
-use crate::pg::vector::Vectors;
-use crate::search;
+use crate::model::lsa::{self, Learning};
+use crate::model::{Asking, Composer, Embedder, Identity, Item, Ledger, Model, ledger};
+use crate::pg::vector::{Vector, Vectors};
+use crate::pg::{lock, tick};
+use crate::refresh::REEMBED;
+use crate::{search, settings};
 
 /// Texts that are embedded at once.
 const BATCH: usize = 1_000;
 
 pub struct Reembed {
-    model: Model,
-    /// Nodes, then communities.
+    next: Embedder,
+    /// Whether the model outside is to be asked; else its numbers are taken from the vectors that stand.
+    asks: bool,
+    learning: Option<Learning>,
+    /// What is asked for: nodes, then communities.
     nodes: Vec<i64>,
     communities: Vec<i64>,
     at: usize,
@@ -25,15 +31,30 @@ pub struct Reembed {
 }
 
 impl Reembed {
-    pub fn new(collection: &Collection, model: Model) -> Result<Reembed> {
+    pub fn new(collection: &Collection, next: Embedder) -> Result<Reembed> {
+        let options = &collection.options;
+        let asks = match (next.outside(), options.embedder.outside()) {
+            (None, _) => false,
+            (Some(next), Some(now)) if next.model == now.model && next.dimensions == now.dimensions => {
+                let now = next.model.identity(collection.owner)?;
+                options.embedder_identity.as_ref().is_some_and(|before| *before != now)
+            }
+            _ => true,
+        };
+        let learning = match next.lsa() {
+            Some(part) if lsa::must_learn(collection, part)? => Some(Learning::new(collection, part.dimensions)?),
+            _ => None,
+        };
+        let ids = |sql: &str| match asks {
+            true => collection.query(sql, &[], |row| row.need(1)),
+            false => Ok(Vec::new()),
+        };
         Ok(Reembed {
-            model,
-            nodes: collection.query("SELECT id FROM {s}.node ORDER BY id", &[], |row| row.need(1))?,
-            communities: collection.query(
-                "SELECT id FROM {s}.community WHERE text IS NOT NULL ORDER BY id",
-                &[],
-                |row| row.need(1),
-            )?,
+            nodes: ids("SELECT id FROM {s}.node ORDER BY id")?,
+            communities: ids("SELECT id FROM {s}.community WHERE text IS NOT NULL ORDER BY id")?,
+            next,
+            asks,
+            learning,
             at: 0,
             seen: 0,
             waiting: 0,
@@ -58,7 +79,13 @@ impl Reembed {
         self.finished
     }
 
-    /// Plans the vectors of the next texts, and after the last of them puts all in their places. Answers how many are missing.
+    /// Whether the next piece may replace the vectors.
+    pub fn replaces(&self) -> bool {
+        self.learning.as_ref().is_none_or(Learning::is_done)
+    }
+
+    /// Learns, then plans the vectors of the next texts, and after the last of them puts all in their places. Answers how many
+    /// are missing.
     pub fn step(&mut self, collection: &Collection, ledger: &mut Ledger, skip: bool) -> Result<i64> {
         if self.swapped {
             // Not with the swap, which keeps readers out: this keeps out writers only.
@@ -68,9 +95,14 @@ impl Reembed {
             self.finished = true;
             return Ok(0);
         }
-        let skip = skip || self.model.form == Form::Queue;
-        let next = self.listed().min(self.at + BATCH);
-        if !self.model.is_built_in() {
+        if let Some(learning) = self.learning.as_mut().filter(|learning| !learning.is_done()) {
+            learning.step(collection)?;
+            return Ok(0);
+        }
+        let asked = self.next.outside().filter(|_| self.asks).map(|part| part.model.clone());
+        if let Some(model) = asked {
+            let skip = skip || self.next.is_queue();
+            let next = self.listed().min(self.at + BATCH);
             let of_nodes = &self.nodes[self.at.min(self.nodes.len())..next.min(self.nodes.len())];
             let of_communities =
                 &self.communities[self.at.saturating_sub(self.nodes.len())..next.saturating_sub(self.nodes.len())];
@@ -84,38 +116,34 @@ impl Reembed {
                 .map(|text| Item::text(&text.text, text.hash, text.documents))
                 .collect();
             let before = ledger.waiting;
-            ledger.want(&self.model, &items)?;
+            ledger.want(&model, &items)?;
             let waiting = ledger.waiting - before;
             if waiting > 0 && !skip {
                 return Ok(waiting);
             }
             self.waiting += waiting;
-        }
-        self.at = next;
-        if self.at < self.listed() {
-            return Ok(self.waiting);
-        }
-        if self.waiting == 0 {
-            self.take_late(collection)?;
+            self.at = next;
+            if self.at < self.listed() {
+                return Ok(self.waiting);
+            }
+            if self.waiting > 0 {
+                self.finished = true;
+                return Ok(self.waiting);
+            }
+            self.take_late(collection, &model)?;
             if self.listed() > 0 {
                 return Ok(0);
             }
-            self.swap(collection)?;
-            self.swapped = true;
-            return Ok(0);
         }
-        self.finished = true;
-        Ok(self.waiting)
+        self.swap(collection)?;
+        Ok(0)
     }
 
     /// Goes on with the texts that have come or changed since the last look.
-    fn take_late(&mut self, collection: &Collection) -> Result<()> {
+    fn take_late(&mut self, collection: &Collection, model: &Model) -> Result<()> {
         self.seen += self.listed();
-        (self.nodes, self.communities, self.at) = (Vec::new(), Vec::new(), 0);
-        if self.model.is_built_in() {
-            return Ok(());
-        }
-        let prefix = ledger::prefix(self.model.role, &self.model.identity(collection.owner)?);
+        self.at = 0;
+        let prefix = ledger::prefix(model.role, &model.identity(collection.owner)?);
         let missing =
             "NOT EXISTS (SELECT FROM {s}.model_call m WHERE m.status IN ('done', 'failed') AND m.key = sha256($1 ||";
         let sql = format!("SELECT n.id FROM {{s}}.node n WHERE {missing} n.text_hash)) ORDER BY n.id");
@@ -128,70 +156,205 @@ impl Reembed {
     }
 
     /// Replaces the vectors of all texts, and the embedder of the collection.
-    fn swap(&self, collection: &Collection) -> Result<()> {
-        let identity = self.model.identity(collection.owner)?;
-        for table in ["node", "community"] {
-            search::drop_index(collection, table)?;
+    fn swap(&mut self, collection: &Collection) -> Result<()> {
+        let asked = self.next.outside().filter(|_| self.asks).map(|part| &part.model);
+        let prefix = match asked {
+            Some(model) => Some(ledger::prefix(model.role, &model.identity(collection.owner)?)),
+            None => None,
+        };
+        let mut composer = Composer::new(collection, &self.next)?;
+        let mut taught = None;
+        if let Some(learning) = self.learning.take() {
+            let (space, new) = learning.finish()?;
+            composer.space = Some(space);
+            taught = Some(new);
         }
-        if self.model.is_built_in() {
-            self.compute(collection)?;
-        } else {
-            let prefix = ledger::prefix(self.model.role, &identity);
-            let sql = "UPDATE {s}.node n SET embedding = (SELECT m.embedding FROM {s}.model_call m WHERE m.key = sha256($1 || n.text_hash))";
-            collection.execute(sql, &[prefix.clone().into()])?;
-            let sql = "UPDATE {s}.community c SET embedding = (SELECT m.embedding FROM {s}.model_call m \
-                         WHERE m.key = sha256($1 || sha256(convert_to(c.text, 'UTF8')))) WHERE c.text IS NOT NULL";
-            collection.execute(sql, &[prefix.clone().into()])?;
-            let sql = "UPDATE {s}.model_call m SET embedding = NULL, response = '\"moved\"' FROM {s}.node n \
-                       WHERE m.key = sha256($1 || n.text_hash) AND n.embedding IS NOT NULL AND n.level = 0";
-            collection.execute(sql, &[prefix.clone().into()])?;
-            // What has failed is tried again by the step that it belongs to: a summary or a report as one that is not the model's.
-            for (step, table, hash, which) in [
-                ("embed", "node", "t.text_hash", "t.level = 0"),
-                ("tree", "node", "t.text_hash", "t.level > 0"),
-                ("reports", "community", "sha256(convert_to(t.text, 'UTF8'))", "true"),
-            ] {
-                let failed = format!(
-                    "WITH failed AS (UPDATE {{s}}.model_call m SET step = $2 FROM {{s}}.{table} t \
-                       WHERE m.key = sha256($1 || {hash}) AND m.status = 'failed' AND {which} RETURNING t.id) \
-                     UPDATE {{s}}.{table} t SET stale = $2 <> 'embed' FROM failed WHERE t.id = failed.id"
-                );
-                collection.execute(&failed, &[prefix.clone().into(), step.into()])?;
-            }
-        }
-        collection.execute("DELETE FROM {s}.change WHERE \"table\" = 'node'", &[])?;
-        let sql = "DELETE FROM {s}.setting WHERE key IN ('next_embedder', 'embedder_identity')";
-        collection.execute(sql, &[])?;
-        collection.set("embedder", &self.model.text)?;
-        if !self.model.is_built_in() {
-            Identity::note(collection, &identity)?;
-            ingest::queue_leaves(collection)?;
-        }
-        Ok(())
-    }
-
-    /// By a built-in model, which asks nobody.
-    fn compute(&self, collection: &Collection) -> Result<()> {
+        let mut replaced = Replaced::new(collection);
+        let (mut leaves, mut last) = (0, 0);
+        let mut texts_seen = 0;
         for (select, table) in [(NODES, "node"), (COMMUNITIES, "community")] {
             let sql = format!("SELECT id FROM {{s}}.{table} ORDER BY id");
             let ids: Vec<i64> = collection.returning(&sql, &[], |row| row.need(1))?;
             for part in ids.chunks(BATCH) {
                 let texts = texts(collection, select, part)?;
-                let vectors: Vec<_> = texts
-                    .iter()
-                    .map(|text| embed_built_in(collection, &text.text))
-                    .collect();
+                let list: Vec<&str> = texts.iter().map(|text| text.text.as_str()).collect();
+                let outside = self.outside(collection, &texts, prefix.as_deref())?;
+                let of_space = match (&mut composer.space, &mut taught) {
+                    (Some(space), Some(taught)) => {
+                        let rows = space.lexemes.rows(collection, &list)?;
+                        for (text, row) in texts.iter().zip(&rows).filter(|(text, _)| text.is_leaf) {
+                            taught.count(row);
+                            leaves += 1;
+                            last = last.max(text.id);
+                        }
+                        rows.iter().map(|row| space.sum(row)).collect()
+                    }
+                    (Some(space), None) => space.embed(collection, &list)?,
+                    (None, _) => Vec::new(),
+                };
+                let has: Vec<bool> = outside.iter().map(Option::is_some).collect();
+                let outside = outside.into_iter().map(Option::flatten).collect();
+                let vectors = composer.join(collection, &list, outside, of_space);
+                for ((text, vector), has) in texts.iter().zip(vectors).zip(has) {
+                    replaced.add(table, text.id, vector.filter(|_| has))?;
+                }
+                texts_seen += texts.len();
+                tick();
+            }
+        }
+        replaced.write()?;
+        match (taught, &composer.space) {
+            (Some(taught), Some(space)) => taught.write(collection, space, leaves, last)?,
+            _ if self.next.lsa().map(|part| part.dimensions)
+                != collection.options.embedder.lsa().map(|part| part.dimensions) =>
+            {
+                lsa::unlearn(collection)?;
+            }
+            _ => {}
+        }
+        if let Some(prefix) = prefix {
+            settle(collection, &prefix)?;
+        }
+        self.take_over(collection)?;
+        if !self.asks {
+            self.seen = texts_seen;
+        }
+        self.swapped = true;
+        Ok(())
+    }
+
+    /// What the model outside says of texts: nothing where it has not answered.
+    fn outside(
+        &self,
+        collection: &Collection,
+        texts: &[Text],
+        prefix: Option<&[u8]>,
+    ) -> Result<Vec<Option<Option<Vec<f32>>>>> {
+        if self.next.is_built_in() {
+            return Ok(vec![Some(None); texts.len()]);
+        }
+        if let Some(prefix) = prefix {
+            let hashes: Vec<Vec<u8>> = texts.iter().map(|text| text.hash.clone()).collect();
+            let sql = "SELECT m.status = 'done', m.embedding FROM unnest($2::bytea[]) WITH ORDINALITY AS u (hash, n)                        LEFT JOIN {s}.model_call m ON m.key = sha256($1 || u.hash) ORDER BY u.n";
+            return collection.returning(sql, &[prefix.to_vec().into(), hashes.into()], |row| {
+                let vector: Option<Vector> = row.get(2)?;
+                Ok(row.get(1)?.filter(|done: &bool| *done).map(|_| vector.map(|v| v.0)))
+            });
+        }
+        let before = collection.options.embedder.outside();
+        Ok(texts
+            .iter()
+            .map(|text| Some(before?.of(text.vector.as_deref()?)))
+            .collect())
+    }
+
+    fn take_over(&self, collection: &Collection) -> Result<()> {
+        if self.asks || self.next.is_built_in() {
+            collection.execute("DELETE FROM {s}.change WHERE \"table\" = 'node'", &[])?;
+            let sql = "DELETE FROM {s}.setting WHERE key = 'embedder_identity'";
+            collection.execute(sql, &[])?;
+        }
+        collection.execute("DELETE FROM {s}.setting WHERE key = 'next_embedder'", &[])?;
+        collection.set("embedder", &self.next.text)?;
+        if let Some(part) = self.next.outside().filter(|_| self.asks) {
+            Identity::note(collection, &part.model.identity(collection.owner)?)?;
+            ingest::queue_leaves(collection)?;
+        }
+        collection.note_step("embed", Some(&self.next.text), serde_json::json!({}))
+    }
+}
+
+/// Learns in this transaction, if the collection has to. The index of `node` is left to be made.
+pub fn learn_if_due(collection: &Collection) -> Result<()> {
+    if lsa::is_due(collection)?.is_none() {
+        return Ok(());
+    }
+    let mut work = Reembed::new(collection, collection.options.embedder.clone())?;
+    let mut ledger = Ledger::resume(collection, REEMBED, Asking::Now);
+    while !work.swapped {
+        work.step(collection, &mut ledger, true)?;
+        tick();
+    }
+    search::ensure_index(collection, "community")
+}
+
+/// Learns from the first documents that a collection gets, in the statement that writes them; where others are at work, it is
+/// left to the next refresh.
+pub fn learn_at_once(collection: &Collection) -> Result<()> {
+    if lsa::is_due(collection)?.is_some() && lock::try_alone(collection)? {
+        learn_if_due(collection)?;
+    }
+    Ok(())
+}
+
+/// New vectors, kept back until all are there, as far as memory goes: readers wait from the first that is written.
+struct Replaced<'a> {
+    collection: &'a Collection,
+    ready: Vec<(&'static str, i64, Option<Vec<f32>>)>,
+    bytes: usize,
+}
+
+impl Replaced<'_> {
+    fn new(collection: &Collection) -> Replaced<'_> {
+        Replaced {
+            collection,
+            ready: Vec::new(),
+            bytes: 0,
+        }
+    }
+
+    fn add(&mut self, table: &'static str, id: i64, vector: Option<Vec<f32>>) -> Result<()> {
+        self.bytes += 64 + vector.as_ref().map_or(0, |vector| 4 * vector.len());
+        self.ready.push((table, id, vector));
+        match self.bytes > settings::build_memory() / 4 {
+            true => self.write(),
+            false => Ok(()),
+        }
+    }
+
+    fn write(&mut self) -> Result<()> {
+        for table in ["node", "community"] {
+            search::drop_index(self.collection, table)?;
+        }
+        for run in self.ready.chunk_by(|a, b| a.0 == b.0) {
+            let table = run[0].0;
+            for part in run.chunks(BATCH) {
                 let sql = format!(
                     "UPDATE {{s}}.{table} t SET embedding = u.embedding \
                      FROM unnest($1::bigint[], $2::{{v}}.vector[]) AS u (id, embedding) WHERE t.id = u.id"
                 );
-                let ids: Vec<i64> = texts.iter().map(|text| text.id).collect();
-                let vectors = Vectors(vectors.iter().map(Option::as_deref).collect());
-                collection.execute(&sql, &[ids.into(), vectors.into()])?;
+                let ids: Vec<i64> = part.iter().map(|row| row.1).collect();
+                let vectors = Vectors(part.iter().map(|row| row.2.as_deref()).collect());
+                self.collection.execute(&sql, &[ids.into(), vectors.into()])?;
+                tick();
             }
         }
+        self.ready.clear();
+        self.bytes = 0;
         Ok(())
     }
+}
+
+/// Brings the ledger up to the vectors that have been put in their places.
+fn settle(collection: &Collection, prefix: &[u8]) -> Result<()> {
+    let prefix = || prefix.to_vec().into();
+    let sql = "UPDATE {s}.model_call m SET embedding = NULL, response = '\"moved\"' FROM {s}.node n \
+               WHERE m.key = sha256($1 || n.text_hash) AND n.embedding IS NOT NULL AND n.level = 0";
+    collection.execute(sql, &[prefix()])?;
+    // What has failed is tried again by the step that it belongs to: a summary or a report as one that is not the model's.
+    for (step, table, hash, which) in [
+        ("embed", "node", "t.text_hash", "t.level = 0"),
+        ("tree", "node", "t.text_hash", "t.level > 0"),
+        ("reports", "community", "sha256(convert_to(t.text, 'UTF8'))", "true"),
+    ] {
+        let failed = format!(
+            "WITH failed AS (UPDATE {{s}}.model_call m SET step = $2 FROM {{s}}.{table} t \
+               WHERE m.key = sha256($1 || {hash}) AND m.status = 'failed' AND {which} RETURNING t.id) \
+             UPDATE {{s}}.{table} t SET stale = $2 <> 'embed' FROM failed WHERE t.id = failed.id"
+        );
+        collection.execute(&failed, &[prefix(), step.into()])?;
+    }
+    Ok(())
 }
 
 /// A text that has a vector.
@@ -201,13 +364,18 @@ struct Text {
     text: String,
     hash: Vec<u8>,
     documents: Vec<i64>,
+    is_leaf: bool,
+    /// As it stands.
+    vector: Option<Vec<f32>>,
 }
 
 const NODES: &str = "SELECT n.id, n.text, n.text_hash, CASE WHEN n.level = 0 THEN ARRAY[n.document_id] \
-                       ELSE ARRAY(SELECT s.document_id FROM {s}.node_source s WHERE s.node_id = n.id ORDER BY 1) END \
+                       ELSE ARRAY(SELECT s.document_id FROM {s}.node_source s WHERE s.node_id = n.id ORDER BY 1) END, \
+                       n.level = 0, n.embedding \
                      FROM {s}.node n WHERE n.id = ANY ($1) ORDER BY n.id";
 const COMMUNITIES: &str = "SELECT c.id, c.text, sha256(convert_to(c.text, 'UTF8')), \
-                             ARRAY(SELECT s.document_id FROM {s}.community_source s WHERE s.community_id = c.id ORDER BY 1) \
+                             ARRAY(SELECT s.document_id FROM {s}.community_source s WHERE s.community_id = c.id ORDER BY 1), \
+                             false, c.embedding \
                            FROM {s}.community c WHERE c.id = ANY ($1) AND c.text IS NOT NULL ORDER BY c.id";
 
 fn texts(collection: &Collection, select: &str, ids: &[i64]) -> Result<Vec<Text>> {
@@ -217,6 +385,8 @@ fn texts(collection: &Collection, select: &str, ids: &[i64]) -> Result<Vec<Text>
             text: row.need(2)?,
             hash: row.need(3)?,
             documents: row.need(4)?,
+            is_leaf: row.need(5)?,
+            vector: row.get::<Vector>(6)?.map(|vector| vector.0),
         })
     })
 }

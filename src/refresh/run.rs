@@ -9,7 +9,7 @@ use super::work::{REEMBED, STEPS, Work};
 use crate::collection::Collection;
 use crate::error::{self, Error, Result};
 use crate::ingest;
-use crate::model::{Flight, Form, trouble};
+use crate::model::{Flight, trouble};
 use crate::progress::count;
 
 /// How often a run says how far it is.
@@ -63,12 +63,14 @@ impl Run {
                 None => left_out.push(step),
             }
         }
-        if let (Some(at), Some(next)) = (
-            chosen.iter().position(|step| *step == "embed"),
-            &collection.options.next_embedder,
-        ) {
-            // The answers of a queue may take days, in which new texts want vectors of the embedder that there is.
-            chosen.insert(at + usize::from(next.form == Form::Queue), REEMBED);
+        let options = &collection.options;
+        if let Some(at) = chosen.iter().position(|step| *step == "embed") {
+            match &options.next_embedder {
+                // The answers of a queue may take days, in which new texts want vectors of the embedder that there is.
+                Some(next) => chosen.insert(at + usize::from(next.is_queue()), REEMBED),
+                None if options.embedder.lsa().is_some() => chosen.insert(at, REEMBED),
+                None => {}
+            }
         }
         if !left_out.is_empty() {
             let name = crate::collection::literal(&collection.name);
@@ -102,6 +104,10 @@ impl Run {
         }
     }
 
+    fn replaces(&self) -> bool {
+        self.work.as_ref().is_some_and(|phase| phase.work.replaces())
+    }
+
     /// A short piece of work; whether there is more.
     pub fn round(&mut self) -> Result<bool> {
         if let Some(error) = self.stopped.take() {
@@ -109,7 +115,7 @@ impl Run {
         }
         let flying = self.work.as_ref().map(|phase| phase.flying);
         let collection = self.check(match flying {
-            Some(false) => Collection::build_nodes(Some(&self.collection))?,
+            Some(false) => Collection::build_nodes(Some(&self.collection), self.replaces())?,
             _ => Collection::write(Some(&self.collection))?,
         })?;
         let more = self.go_on(&collection)?;

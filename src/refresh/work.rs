@@ -7,7 +7,7 @@ use crate::collection::Collection;
 use crate::error::Result;
 use crate::graph::{self, Blocks, Reports};
 use crate::ingest::{self, Leaves};
-use crate::model::{Asking, Form, Ledger, Model, Role, ledger};
+use crate::model::{Asking, Form, Ledger, Model, Role, ledger, lsa};
 use crate::pg::spi;
 use crate::progress::count;
 use crate::raptor::Shape;
@@ -61,7 +61,7 @@ impl Work {
             "embed" => Some(Work::Embed(Leaves::pending(collection)?)),
             REEMBED => match &collection.options.next_embedder {
                 Some(next) => Some(Work::Reembed(Reembed::new(collection, next.clone())?)),
-                None => None,
+                None => relearn(collection)?,
             },
             "tree" => (has_vectors(collection)? && needs_tree(collection)?).then_some(Work::Tree),
             "extract" => Some(Work::Extract(Blocks::pending(collection)?)),
@@ -70,6 +70,11 @@ impl Work {
         };
         let has_items = |work: &Work| work.pace().is_none_or(|pace| pace.total > 0);
         Ok(work.filter(|work| step == REEMBED || has_items(work) || leftovers(step, collection)))
+    }
+
+    /// Whether its next piece may replace the vectors of leaves.
+    pub fn replaces(&self) -> bool {
+        matches!(self, Work::Reembed(texts) if texts.replaces())
     }
 
     pub fn pace(&self) -> Option<Pace> {
@@ -97,9 +102,11 @@ impl Work {
                 let cut = ingest::take_up_some(collection)?;
                 *done += cut;
                 if cut == 0 {
-                    if collection.options.embedder.is_built_in() {
+                    // Vectors that are about to be replaced need none.
+                    if collection.options.embedder.is_built_in() && lsa::is_due(collection)?.is_none() {
                         search::ensure_index(collection, "node")?;
                     }
+                    lsa::tidy(collection)?;
                     collection.analyze(&["node", "block"])?;
                 }
                 return Ok((0, cut == 0));
@@ -108,7 +115,7 @@ impl Work {
                 if begin && ingest::will_drop_index(collection)? {
                     search::drop_index(collection, "node")?;
                 }
-                let skip = skip || is_queue(&collection.options.embedder);
+                let skip = skip || collection.options.embedder.is_queue();
                 (leaves.step(collection, &mut ledger, skip)?, leaves.is_done())
             }
             Work::Reembed(texts) => {
@@ -164,13 +171,22 @@ impl Work {
     }
 }
 
+/// Embedding all texts by what the embedder learns anew, if the collection is due to learn.
+fn relearn(collection: &Collection) -> Result<Option<Work>> {
+    let Some(reason) = lsa::is_due(collection)? else {
+        return Ok(None);
+    };
+    let embedder = collection.options.embedder.clone();
+    notice!("reembed: the embedder learns, since {reason}");
+    Ok(Some(Work::Reembed(Reembed::new(collection, embedder)?)))
+}
+
 /// Whether no leaf waits for its vector: a tree over a part of them would be paid for nothing. Says so if one does.
 fn has_vectors(collection: &Collection) -> Result<bool> {
-    let options = &collection.options;
-    if options.embedder.is_built_in() {
+    let Some(part) = collection.options.embedder.outside() else {
         return Ok(true);
-    }
-    let prefix = ledger::prefix(Role::Embedder, &options.embedder.identity(collection.owner)?);
+    };
+    let prefix = ledger::prefix(Role::Embedder, &part.model.identity(collection.owner)?);
     let sql = "SELECT count(*) FROM {s}.node n WHERE n.id IN (SELECT key::bigint FROM {s}.change WHERE \"table\" = 'node') \
                AND NOT EXISTS (SELECT FROM {s}.model_call m WHERE m.key = sha256($1 || n.text_hash) AND m.status = 'failed')";
     let waiting: i64 = collection.query_one(sql, &[prefix.into()], |row| row.need(1))?;

@@ -325,6 +325,15 @@ fn scale_rows(chunk: &mut Chunk, values: &[f64], norms: &[f32]) {
     }
 }
 
+/// The vector of a term called `name` with a direction.
+pub(crate) fn blend(mut direction: Vec<f32>, dimensions: usize, name: &str) -> Vec<f32> {
+    direction.iter_mut().for_each(|x| *x *= LEARNED_PART);
+    direction.resize(dimensions, 0.0);
+    let (bucket, sign) = signed_hash(name, dimensions);
+    direction[bucket] += HASH_PART * sign;
+    direction
+}
+
 /// The terms' directions.
 pub struct Learned {
     /// Numbers of a direction.
@@ -360,12 +369,7 @@ impl Learned {
     /// The vector of the term called `name`, as many numbers as there are dimensions: 0.8 of its direction and 0.2 of its signed hash;
     /// `None` if it has no direction.
     pub fn vector(&self, term: usize, name: &str) -> Option<Vec<f32>> {
-        let mut vector = self.direction(term)?;
-        vector.iter_mut().for_each(|x| *x *= LEARNED_PART);
-        vector.resize(self.dimensions, 0.0);
-        let (bucket, sign) = signed_hash(name, self.dimensions);
-        vector[bucket] += HASH_PART * sign;
-        Some(vector)
+        Some(blend(self.direction(term)?, self.dimensions, name))
     }
 
     /// Bytes held on the heap.

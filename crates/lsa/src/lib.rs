@@ -9,12 +9,14 @@ mod counts;
 mod crew;
 mod dense;
 mod eigen;
+mod folding;
 mod learner;
 mod sparse;
 mod square;
 mod text;
 
 pub use counts::Counts;
+pub use folding::Folding;
 pub use learner::{LearnError, Learned, Learner, Options, bytes_needed};
 pub use text::{Sum, idf, signed_hash};
 

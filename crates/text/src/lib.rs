@@ -13,5 +13,6 @@ pub mod place;
 pub mod sentences;
 pub mod stop;
 pub mod summary;
+pub mod terms;
 pub mod tokens;
 pub mod words;

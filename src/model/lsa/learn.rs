@@ -1,0 +1,453 @@
+//! Learning: the terms' vectors from the leaves of the collection, a piece at a time.
+
+use std::ops::ControlFlow;
+use std::time::{Duration, Instant};
+
+use graphrag_lsa::{Counts, Folding, Learned, Learner, Options, bytes_needed, idf};
+
+use super::State;
+use super::lexemes::{Lexemes, Row};
+use super::space::{Space, Term};
+use crate::collection::Collection;
+use crate::error::{Error, Result, notice};
+use crate::model::Part;
+use crate::pg::{spi, threads, tick, vector};
+use crate::progress::count;
+use crate::settings;
+
+/// Leaves from which there is something to learn.
+pub const LEAST: i64 = 20;
+/// Leaves that are learned from, if there are more.
+const SAMPLE: usize = 20_000;
+/// It learns anew when the unknown words of new leaves are more than this share of the words that it has learned from.
+const UNKNOWN_SHARE: f64 = 0.05;
+/// New leaves that are looked at for unknown words.
+const LOOK: i64 = 2_000;
+/// Leaves that are read at once.
+const BATCH: i64 = 1_000;
+/// How long a piece takes, about.
+const PIECE: Duration = Duration::from_millis(300);
+/// Terms that are written at once, and the bytes of their vectors.
+const WRITE: usize = 5_000;
+const WRITE_BYTES: usize = 32 << 20;
+
+/// Why the collection has to learn, if it has to.
+pub fn is_due(collection: &Collection) -> Result<Option<String>> {
+    if collection.options.embedder.lsa().is_none() {
+        return Ok(None);
+    }
+    let state = State::load(collection)?;
+    let sql = "SELECT count(*), count(*) FILTER (WHERE id > $1) FROM {s}.node WHERE level = 0";
+    let (leaves, new): (i64, i64) =
+        collection.query_one(sql, &[state.last_node.into()], |row| Ok((row.need(1)?, row.need(2)?)))?;
+    if leaves < LEAST {
+        return Ok(None);
+    }
+    if !state.has_learned() {
+        return Ok(Some("it has learned nothing yet".to_owned()));
+    }
+    if leaves >= 2 * state.leaves {
+        return Ok(Some(format!(
+            "the collection has grown from {} leaves to {leaves}",
+            state.leaves
+        )));
+    }
+    if new == 0 {
+        return Ok(None);
+    }
+    let sql = "SELECT text FROM {s}.node WHERE level = 0 AND id > $1 ORDER BY text_hash, id LIMIT $2";
+    let texts: Vec<String> = collection.query(sql, &[state.last_node.into(), LOOK.into()], |row| row.need(1))?;
+    let texts: Vec<&str> = texts.iter().map(String::as_str).collect();
+    let mut lexemes = Lexemes::default();
+    let mut of_terms: Vec<u64> = Vec::new();
+    for row in lexemes.rows(collection, &texts)? {
+        of_terms.resize(lexemes.len(), 0);
+        for (term, count) in row {
+            of_terms[term as usize] += u64::from(count);
+        }
+    }
+    let names: Vec<String> = (0..lexemes.len() as u32)
+        .map(|term| lexemes.name(term).to_owned())
+        .collect();
+    let sql = "SELECT u.n FROM unnest($1::text[]) WITH ORDINALITY AS u (lexeme, n) \
+               WHERE NOT EXISTS (SELECT FROM {s}.term t WHERE t.lexeme = u.lexeme)";
+    let unknown: Vec<i64> = collection.query(sql, &[names.into()], |row| row.need(1))?;
+    let unknown: u64 = unknown
+        .iter()
+        .map(|&n| of_terms.get(n as usize - 1).copied().unwrap_or(0))
+        .sum();
+    let of_all = unknown as f64 * new as f64 / texts.len().max(1) as f64;
+    let share = of_all / state.occurrences.max(1) as f64;
+    Ok((share > UNKNOWN_SHARE).then(|| {
+        format!(
+            "unknown words of new leaves are {:.0} % of the words that it has learned from",
+            share * 100.0
+        )
+    }))
+}
+
+/// Whether a build may find that the collection has to learn, once it has cut the documents that wait.
+pub fn may_learn(collection: &Collection) -> Result<bool> {
+    let options = &collection.options;
+    if options.embedder.lsa().is_none() || options.next_embedder.is_some() {
+        return Ok(false);
+    }
+    let sql = "SELECT EXISTS (SELECT FROM {s}.change WHERE \"table\" = 'document')";
+    let waiting: bool = collection.query_one(sql, &[], |row| row.need(1))?;
+    Ok(waiting || is_due(collection)?.is_some())
+}
+
+/// Whether an embedder with `part` has to learn before it embeds the collection.
+pub fn must_learn(collection: &Collection, part: &Part) -> Result<bool> {
+    let now = collection.options.embedder.lsa();
+    if now.is_some_and(|now| now.dimensions == part.dimensions) {
+        return Ok(is_due(collection)?.is_some());
+    }
+    let sql = "SELECT count(*) FROM {s}.node WHERE level = 0";
+    let leaves: i64 = collection.query_one(sql, &[], |row| row.need(1))?;
+    Ok(leaves >= LEAST)
+}
+
+/// The decomposition of a collection, at work.
+pub struct Learning {
+    dimensions: usize,
+    lexemes: Lexemes,
+    /// How many leaves hold each term.
+    holding: Vec<u64>,
+    leaves: u64,
+    occurrences: u64,
+    /// The text hash up to which leaves are in the sample; nothing if all are.
+    bound: Option<Vec<u8>>,
+    sample: Vec<(Vec<u8>, Row)>,
+    sampled: usize,
+    rank: usize,
+    /// The last leaf read.
+    at: i64,
+    stage: Stage,
+}
+
+enum Stage {
+    Read,
+    Learn(Box<Learner>, Vec<u32>),
+    /// Gives terms outside of the sample the vectors of the leaves that hold them.
+    Fold(Box<Space>, Box<Folding>),
+    Done(Box<Space>),
+    /// Between two stages.
+    Nothing,
+}
+
+impl Learning {
+    pub fn new(collection: &Collection, dimensions: usize) -> Result<Learning> {
+        let mut learning = Learning {
+            dimensions,
+            lexemes: Lexemes::default(),
+            holding: Vec::new(),
+            leaves: 0,
+            occurrences: 0,
+            bound: None,
+            sample: Vec::new(),
+            sampled: 0,
+            rank: 0,
+            at: 0,
+            stage: Stage::Read,
+        };
+        learning.bound = learning.bound_of(collection, SAMPLE)?;
+        Ok(learning)
+    }
+
+    /// The hash of the last of so many leaves. Hashes fall as by chance, and do not depend on the order of insertion.
+    fn bound_of(&self, collection: &Collection, size: usize) -> Result<Option<Vec<u8>>> {
+        let sql = "SELECT text_hash FROM {s}.node WHERE level = 0 ORDER BY text_hash OFFSET $1 LIMIT 1";
+        Ok(collection
+            .query(sql, &[(size as i64 - 1).into()], |row| row.need(1))?
+            .pop())
+    }
+
+    pub fn is_done(&self) -> bool {
+        matches!(self.stage, Stage::Done(_))
+    }
+
+    /// A short piece of the work.
+    pub fn step(&mut self, collection: &Collection) -> Result<()> {
+        let started = Instant::now();
+        while started.elapsed() < PIECE && !self.is_done() {
+            self.stage = match std::mem::replace(&mut self.stage, Stage::Nothing) {
+                Stage::Read => self.read(collection)?,
+                Stage::Learn(learner, terms) => match learner.step(&mut tick) {
+                    ControlFlow::Continue(learner) => Stage::Learn(Box::new(learner), terms),
+                    ControlFlow::Break(learned) => self.learned(learned, &terms),
+                },
+                Stage::Fold(space, folding) => self.fold(collection, space, folding)?,
+                done => done,
+            };
+        }
+        Ok(())
+    }
+
+    /// The texts of the next leaves, with their hashes.
+    fn next(&mut self, collection: &Collection) -> Result<Vec<(Vec<u8>, String)>> {
+        let sql = "SELECT id, text_hash, text FROM {s}.node WHERE level = 0 AND id > $1 ORDER BY id LIMIT $2";
+        let leaves = collection.returning(sql, &[self.at.into(), BATCH.into()], |row| {
+            Ok((row.need::<i64>(1)?, row.need(2)?, row.need(3)?))
+        })?;
+        self.at = leaves.last().map_or(self.at, |leaf| leaf.0);
+        Ok(leaves.into_iter().map(|(_, hash, text)| (hash, text)).collect())
+    }
+
+    fn read(&mut self, collection: &Collection) -> Result<Stage> {
+        let leaves = self.next(collection)?;
+        if leaves.is_empty() {
+            return self.begin(collection);
+        }
+        let texts: Vec<&str> = leaves.iter().map(|(_, text)| text.as_str()).collect();
+        let rows = self.lexemes.rows(collection, &texts)?;
+        self.holding.resize(self.lexemes.len(), 0);
+        for ((hash, _), row) in leaves.into_iter().zip(rows) {
+            self.leaves += 1;
+            for &(term, count) in &row {
+                self.holding[term as usize] += 1;
+                self.occurrences += u64::from(count);
+            }
+            if self.bound.as_ref().is_none_or(|bound| hash <= *bound) {
+                self.sample.push((hash, row));
+            }
+        }
+        Ok(Stage::Read)
+    }
+
+    /// Lays the sample out in canonical order: rows by the hashes of their texts, which stand once, terms by their names.
+    fn begin(&mut self, collection: &Collection) -> Result<Stage> {
+        let mut sample = std::mem::take(&mut self.sample);
+        sample.sort_unstable();
+        sample.dedup_by(|a, b| a.0 == b.0);
+        let options = self.options(collection)?;
+        let budget = settings::build_memory();
+        let (mut counts, mut terms) = self.matrix(&sample);
+        let all = sample.len();
+        while bytes_needed(counts.len(), terms.len(), counts.nonzeros(), &options) + counts.bytes() > budget
+            && sample.len() > 1
+        {
+            sample.truncate(sample.len() / 2);
+            (counts, terms) = self.matrix(&sample);
+        }
+        if sample.len() < all {
+            notice(
+                format!(
+                    "the embedder learns from {} of {all} leaves, for which graphrag.build_memory is enough",
+                    sample.len()
+                ),
+                "SET graphrag.build_memory to more, and refresh again.",
+            );
+        }
+        self.sampled = sample.len();
+        let weights: Vec<f64> = terms.iter().map(|&term| self.weight(term)).collect();
+        let learner =
+            Learner::new(&counts, &weights, options, &mut tick).map_err(|e| Error::internal(e.to_string()))?;
+        Ok(Stage::Learn(Box::new(learner), terms))
+    }
+
+    fn options(&self, collection: &Collection) -> Result<Options> {
+        let dimensions = self
+            .dimensions
+            .try_into()
+            .map_err(|_| Error::internal("no dimensions"))?;
+        let sql = "SELECT setting::int FROM pg_settings WHERE name = 'max_parallel_maintenance_workers'";
+        let helpers: i32 = collection.query_one(sql, &[], |row| row.need(1))?;
+        let cores = std::thread::available_parallelism().map_or(1, usize::from);
+        let threads = (helpers.max(0) as usize + 1).min(cores);
+        Ok(Options {
+            threads: threads.try_into().map_err(|_| Error::internal("no threads"))?,
+            spawning: |spawn| threads::without_signals(spawn),
+            ..Options::new(dimensions)
+        })
+    }
+
+    fn weight(&self, term: u32) -> f64 {
+        idf(self.leaves, self.holding[term as usize])
+    }
+
+    /// The counts of a sample, in which terms are numbered by their names, and these terms.
+    fn matrix(&self, sample: &[(Vec<u8>, Row)]) -> (Counts, Vec<u32>) {
+        let mut terms: Vec<u32> = sample
+            .iter()
+            .flat_map(|(_, row)| row.iter().map(|(term, _)| *term))
+            .collect();
+        terms.sort_unstable();
+        terms.dedup();
+        terms.sort_unstable_by(|&a, &b| self.lexemes.name(a).cmp(self.lexemes.name(b)));
+        let mut place = vec![0; self.lexemes.len()];
+        for (number, &term) in terms.iter().enumerate() {
+            place[term as usize] = number as u32;
+        }
+        let mut counts = Counts::new();
+        for (_, row) in sample {
+            let row: Vec<(u32, u32)> = row.iter().map(|&(term, count)| (place[term as usize], count)).collect();
+            counts.push(&row);
+        }
+        (counts, terms)
+    }
+
+    /// The space of what is learned; terms outside of the sample come into it by the leaves that hold them.
+    fn learned(&mut self, learned: Learned, of: &[u32]) -> Stage {
+        self.rank = learned.rank;
+        let lexemes = std::mem::take(&mut self.lexemes);
+        let mut terms: Vec<Option<Term>> = (0..lexemes.len() as u32)
+            .map(|term| {
+                Some(Term {
+                    weight: self.weight(term),
+                    vector: None,
+                })
+            })
+            .collect();
+        for (number, &term) in of.iter().enumerate() {
+            if let Some(Some(entry)) = terms.get_mut(term as usize) {
+                entry.vector = learned.vector(number, lexemes.name(term)).map(Vec::into_boxed_slice);
+            }
+        }
+        drop(learned);
+        let space = Box::new(Space::new(self.dimensions, self.leaves, lexemes, terms));
+        if self.sampled as u64 == self.leaves || self.bound.is_none() {
+            return Stage::Done(space);
+        }
+        let mut outside: Vec<u32> = (0..space.terms.len() as u32)
+            .filter(|&term| matches!(&space.terms[term as usize], Some(Term { vector: None, .. })))
+            .collect();
+        // The commonest first, as many as the memory is enough for.
+        outside.sort_unstable_by(|&a, &b| {
+            let holding = |term: u32| self.holding[term as usize];
+            holding(b)
+                .cmp(&holding(a))
+                .then_with(|| space.lexemes.name(a).cmp(space.lexemes.name(b)))
+        });
+        let size = 4 * self.dimensions + 64;
+        let standing = of.len() * size;
+        outside.truncate(settings::build_memory().saturating_sub(standing) / (2 * size));
+        self.at = 0;
+        Stage::Fold(space, Box::new(Folding::new(self.dimensions, &outside)))
+    }
+
+    fn fold(&mut self, collection: &Collection, mut space: Box<Space>, mut folding: Box<Folding>) -> Result<Stage> {
+        let leaves = self.next(collection)?;
+        let texts: Vec<&str> = leaves.iter().map(|(_, text)| text.as_str()).collect();
+        for row in space.lexemes.rows(collection, &texts)? {
+            let known: Row = row
+                .iter()
+                .copied()
+                .filter(|(term, _)| {
+                    matches!(
+                        space.terms.get(*term as usize),
+                        Some(Some(Term { vector: Some(_), .. }))
+                    )
+                })
+                .collect();
+            if known.len() < row.len()
+                && let Some(vector) = space.sum(&known)
+            {
+                row.iter().for_each(|&(term, count)| folding.add(term, count, &vector));
+            }
+        }
+        if !leaves.is_empty() {
+            return Ok(Stage::Fold(space, folding));
+        }
+        for term in folding.terms() {
+            let vector = folding.vector(term, space.lexemes.name(term));
+            if let Some(Some(entry)) = space.terms.get_mut(term as usize) {
+                entry.vector = vector.map(Vec::into_boxed_slice);
+            }
+        }
+        Ok(Stage::Done(space))
+    }
+
+    /// Ends with the space that is learned, and what is left to do when all leaves are embedded by it.
+    pub fn finish(self) -> Result<(Space, Taught)> {
+        match self.stage {
+            Stage::Done(space) => Ok((
+                *space,
+                Taught {
+                    occurrences: self.occurrences,
+                    rank: self.rank,
+                    holding: Vec::new(),
+                },
+            )),
+            _ => Err(Error::internal("learning is not done")),
+        }
+    }
+}
+
+/// What the leaves hold that the learned space is written for.
+pub struct Taught {
+    occurrences: u64,
+    rank: usize,
+    /// How many leaves hold each term.
+    holding: Vec<i64>,
+}
+
+impl Taught {
+    /// Counts a leaf in.
+    pub fn count(&mut self, row: &Row) {
+        for &(term, _) in row {
+            let term = term as usize;
+            if term >= self.holding.len() {
+                self.holding.resize(term + 1, 0);
+            }
+            self.holding[term] += 1;
+        }
+    }
+
+    /// Puts the space in the place of the one before. `leaves` were counted, `last_node` is the last of them.
+    pub fn write(&self, collection: &Collection, space: &Space, leaves: i64, last_node: i64) -> Result<()> {
+        collection.execute("DELETE FROM {s}.term", &[])?;
+        collection.execute("DELETE FROM {s}.change WHERE \"table\" = 'term'", &[])?;
+        let mut terms: Vec<u32> = (0..self.holding.len() as u32)
+            .filter(|&term| self.holding[term as usize] > 0)
+            .collect();
+        terms.sort_unstable_by(|&a, &b| space.lexemes.name(a).cmp(space.lexemes.name(b)));
+        let batch = WRITE.min(WRITE_BYTES / (4 * space.dimensions)).max(1);
+        for part in terms.chunks(batch) {
+            let mut vectors = Vec::with_capacity(part.len());
+            let mut weights = Vec::with_capacity(part.len());
+            for &term in part {
+                let entry = space.terms.get(term as usize).and_then(Option::as_ref);
+                weights.push(entry.map_or(space.unknown, |entry| entry.weight));
+                vectors.push(entry.and_then(|entry| entry.vector.as_deref()));
+            }
+            let args: [spi::Arg; 4] = [
+                part.iter()
+                    .map(|&term| space.lexemes.name(term).to_owned())
+                    .collect::<Vec<String>>()
+                    .into(),
+                part.iter()
+                    .map(|&term| self.holding[term as usize])
+                    .collect::<Vec<i64>>()
+                    .into(),
+                weights.into(),
+                vector::Vectors(vectors).into(),
+            ];
+            let sql = "INSERT INTO {s}.term (lexeme, document_count, weight, vector) \
+                       SELECT * FROM unnest($1::text[], $2::bigint[], $3::float8[], $4::{v}.vector[])";
+            collection.execute(sql, &args)?;
+            tick();
+        }
+        let before = State::load(collection)?;
+        State {
+            version: before.version + 1,
+            leaves,
+            occurrences: self.occurrences as i64,
+            rank: self.rank as i64,
+            last_node,
+        }
+        .save(collection)?;
+        collection.analyze(&["term"])
+    }
+}
+
+/// Says what a collection has learned.
+pub fn describe(state: &State, terms: i64) -> String {
+    format!(
+        "version {}, learned from {}, {} of rank {}",
+        state.version,
+        count(state.leaves, "leaf", "leaves"),
+        count(terms, "term", "terms"),
+        state.rank
+    )
+}

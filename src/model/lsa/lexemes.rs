@@ -1,0 +1,112 @@
+//! From texts to terms: the dictionaries of the collection's language decide which lexemes stand for a word.
+
+use std::collections::HashMap;
+
+use graphrag_text::terms::{Term, terms};
+
+use crate::collection::Collection;
+use crate::error::Result;
+use crate::pg::tick;
+
+/// The terms of a text by their numbers, in the bytewise order of their names, with how often each occurs.
+pub type Row = Vec<(u32, u32)>;
+
+/// Numbers for terms, and what the dictionaries have answered so far.
+#[derive(Default)]
+pub struct Lexemes {
+    names: Vec<Box<str>>,
+    numbers: HashMap<Box<str>, u32>,
+    /// The terms that stand for a word; none for a stop word.
+    words: HashMap<String, Box<[u32]>>,
+}
+
+impl Lexemes {
+    pub fn name(&self, term: u32) -> &str {
+        &self.names[term as usize]
+    }
+
+    /// How many terms have a number.
+    pub fn len(&self) -> usize {
+        self.names.len()
+    }
+
+    /// The terms of each text. A text of stop words alone keeps them.
+    pub fn rows(&mut self, collection: &Collection, texts: &[&str]) -> Result<Vec<Row>> {
+        let split: Vec<Vec<Term>> = texts
+            .iter()
+            .map(|text| {
+                let mut list = Vec::new();
+                terms(text, &mut tick, |term| list.push(term));
+                list
+            })
+            .collect();
+        self.look_up(collection, &split)?;
+        Ok(split.into_iter().map(|terms| self.row(terms)).collect())
+    }
+
+    /// Asks the dictionaries for the words that are new.
+    fn look_up(&mut self, collection: &Collection, texts: &[Vec<Term>]) -> Result<()> {
+        let mut new: Vec<&str> = texts
+            .iter()
+            .flatten()
+            .filter_map(|term| match term {
+                Term::Word(word) if !self.words.contains_key(word) => Some(word.as_str()),
+                _ => None,
+            })
+            .collect();
+        new.sort_unstable();
+        new.dedup();
+        for part in new.chunks(5_000) {
+            let sql = "SELECT u.word, tsvector_to_array(to_tsvector($1::regconfig, u.word)) FROM unnest($2::text[]) AS u (word)";
+            let args = [
+                collection.options.language.as_str().into(),
+                part.iter()
+                    .map(|word| (*word).to_owned())
+                    .collect::<Vec<String>>()
+                    .into(),
+            ];
+            for (word, lexemes) in collection.query(sql, &args, |row| {
+                Ok((row.need::<String>(1)?, row.need::<Vec<String>>(2)?))
+            })? {
+                let numbers = lexemes.into_iter().map(|lexeme| self.number(lexeme)).collect();
+                self.words.insert(word, numbers);
+            }
+        }
+        Ok(())
+    }
+
+    fn number(&mut self, name: String) -> u32 {
+        if let Some(&number) = self.numbers.get(name.as_str()) {
+            return number;
+        }
+        let number = self.names.len() as u32;
+        let name = name.into_boxed_str();
+        self.names.push(name.clone());
+        self.numbers.insert(name, number);
+        number
+    }
+
+    fn row(&mut self, terms: Vec<Term>) -> Row {
+        let mut numbers: Vec<u32> = Vec::with_capacity(terms.len());
+        let mut stopped = Vec::new();
+        for term in terms {
+            match term {
+                Term::Whole(name) => numbers.push(self.number(name)),
+                Term::Word(word) => match self.words.get(&word) {
+                    Some(known) if !known.is_empty() => numbers.extend_from_slice(known),
+                    _ => stopped.push(word),
+                },
+            }
+        }
+        if numbers.is_empty() {
+            numbers = stopped.into_iter().map(|word| self.number(word)).collect();
+        }
+        numbers.sort_unstable();
+        let mut row: Row = numbers
+            .chunk_by(|a, b| a == b)
+            .map(|run| (run[0], run.len() as u32))
+            .collect();
+        row.sort_unstable_by(|a, b| self.name(a.0).cmp(self.name(b.0)));
+        row
+    }
+}
