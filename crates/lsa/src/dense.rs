@@ -30,7 +30,7 @@ type Tile = [[f64; LANES]; LANES];
 /// A matrix in blocks of [`LANES`] columns; each block is in one piece, row after row.
 pub struct Blocks {
     pub blocks: Vec<Vec<Lane>>,
-    rows: usize,
+    pub rows: usize,
 }
 
 /// The same rows of every block.
@@ -41,11 +41,6 @@ impl Blocks {
     pub fn zeros(rows: usize, columns: usize) -> Self {
         let blocks = (0..columns.div_ceil(LANES)).map(|_| vec![ZERO; rows]).collect();
         Self { blocks, rows }
-    }
-
-    /// Number of rows.
-    pub fn rows(&self) -> usize {
-        self.rows
     }
 
     /// The first `columns` values of a row.

@@ -129,7 +129,7 @@ pub struct Learner {
     options: Options,
     places: Vec<u32>,
     matrix: Sparse,
-    column_norms: Vec<f32>,
+    column_squares: Vec<f64>,
     stage: Stage,
     iterations_left: usize,
     /// The columns of Q that are not padding.
@@ -148,7 +148,12 @@ impl Learner {
         if sample.len().max(weights.len()) >= NOWHERE as usize {
             return Err(LearnError::Size);
         }
-        let Prepared { matrix, places, keys } = Prepared::new(sample, weights, options.seed, tick)?;
+        let Prepared {
+            matrix,
+            places,
+            keys,
+            squares,
+        } = Prepared::new(sample, weights, options.seed, tick)?;
         let rank = options.rank(sample.len());
         let columns = if rank == 0 { 0 } else { options.columns(sample.len()) };
         let mut q = Blocks::zeros(sample.len(), columns);
@@ -163,7 +168,7 @@ impl Learner {
         let mut learner = Self {
             options,
             places,
-            column_norms: matrix.column_norms(),
+            column_squares: squares,
             matrix,
             stage: Stage::Multiply,
             iterations_left: options.iterations,
@@ -178,7 +183,7 @@ impl Learner {
         Ok(learner)
     }
 
-    /// One piece of the work, at the most about a fifth of it: goes on with what is left, or ends with the result.
+    /// One piece of the work, at the most about a third of it: goes on with what is left, or ends with the result.
     ///
     /// `tick` is called every few milliseconds. To cancel, it may unwind.
     pub fn step(mut self, tick: &mut dyn FnMut()) -> ControlFlow<Learned, Self> {
@@ -234,7 +239,7 @@ impl Learner {
         let (orthonormalizer, dependent) = gram.orthonormalizer(tick);
         let factor = orthonormalizer.factor(self.columns, |_| 1.0);
         let seed = splitmix64(self.options.seed ^ (pass as u64 + 1));
-        let size = (3.0 / self.q.rows() as f32).sqrt();
+        let size = (3.0 / self.q.rows as f32).sqrt();
         self.q.multiply(&factor, true, &crew, tick, |first, chunk| {
             for &column in &dependent {
                 for (row, lane) in (first..).zip(chunk[column / LANES].iter_mut()) {
@@ -282,9 +287,9 @@ impl Learner {
         let values = &values[..rank];
         let signs = vectors.multiplied_by(&self.signature(tick));
         let factor = vectors.factor(rank, |i| 1f64.copysign(signs[i]) / values[i].sqrt());
-        let norms = &self.column_norms;
+        let squares = &self.column_squares;
         self.z.multiply(&factor, false, &crew, tick, |first, chunk| {
-            scale_rows(chunk, values, &norms[first..]);
+            scale_rows(chunk, values, &squares[first..]);
         });
         Learned {
             rank,
@@ -302,10 +307,10 @@ fn random(row: u64, column: usize) -> f32 {
     (bits >> 40) as f32 / (1u64 << 23) as f32 - 1.0
 }
 
-/// Scales each row to unit length, or to zero if it is only what rounding left of a column of length `norms`.
-fn scale_rows(chunk: &mut Chunk, values: &[f64], norms: &[f32]) {
+/// Scales each row to unit length, or to zero if it is only what rounding left of a column; `column_squares` are the squares of the columns' lengths.
+fn scale_rows(chunk: &mut Chunk, values: &[f64], column_squares: &[f64]) {
     let rows = chunk.first().map_or(0, |block| block.len());
-    for (r, &norm) in (0..rows).zip(norms) {
+    for (r, column_square) in (0..rows).zip(column_squares) {
         // The row has been divided by the roots of the singular values, and its column not.
         let (mut square, mut learned) = (0.0, 0.0);
         for (block, values) in chunk.iter().zip(values.chunks(LANES)) {
@@ -314,7 +319,7 @@ fn scale_rows(chunk: &mut Chunk, values: &[f64], norms: &[f32]) {
                 learned += f64::from(x).powi(2) * value;
             }
         }
-        let scale = if learned.sqrt() > ZERO_TERM * f64::from(norm) {
+        let scale = if learned > ZERO_TERM * ZERO_TERM * column_square {
             1.0 / square.sqrt()
         } else {
             0.0
@@ -375,6 +380,41 @@ impl Learned {
     /// Bytes held on the heap.
     pub fn bytes(&self) -> usize {
         let values = self.singular_values.len() + self.places.len();
-        values * size_of::<f32>() + Blocks::bytes(self.directions.rows(), self.rank)
+        values * size_of::<f32>() + Blocks::bytes(self.directions.rows, self.rank)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Makes the terms of a text.
+    type Kind = fn(u32) -> Vec<(u32, u32)>;
+
+    #[test]
+    fn columns_are_orthonormal_in_the_end() {
+        let kinds: [Kind; 4] = [
+            |text| {
+                (0..9)
+                    .map(|i| ((90.0 * random(u64::from(text), i).abs()) as u32, 1))
+                    .collect()
+            },
+            |text| vec![(text % 3, 1), (3, 2)],
+            |text| if text == 7 { vec![(5, u32::MAX)] } else { vec![] },
+            |text| vec![(text, 1), (text / 2, 1 + text)],
+        ];
+        for kind in kinds {
+            for texts in [3, 11, 40, 200] {
+                let mut counts = Counts::new();
+                (0..texts).for_each(|text| counts.push(&kind(text)));
+                let options = Options::new(NonZero::new(24).unwrap());
+                let mut learner = Learner::new(&counts, &[1.0; 200], options, &mut || ()).unwrap();
+                while !matches!(learner.stage, Stage::Project) {
+                    learner = learner.step(&mut || ()).continue_value().unwrap();
+                }
+                let gram = learner.q.gram(learner.columns, &learner.crew(), &mut || ());
+                assert!(gram.distance_from_unit() < ORTHONORMAL);
+            }
+        }
     }
 }

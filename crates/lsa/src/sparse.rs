@@ -60,6 +60,8 @@ pub struct Prepared {
     pub places: Vec<u32>,
     /// A number for each row that depends on what it holds, not on where it stands.
     pub keys: Vec<u64>,
+    /// The square of the length of each column.
+    pub squares: Vec<f64>,
 }
 
 impl Prepared {
@@ -79,6 +81,7 @@ impl Prepared {
         let mut holding = vec![0u32; weights.len()];
         for text in 0..sample.len() {
             for (term, _) in sample.row(text) {
+                pace(1);
                 let Some(&weight) = weights.get(term as usize) else {
                     return Err(LearnError::Term { text, term });
                 };
@@ -126,6 +129,7 @@ impl Prepared {
             entries: vec![(0, 0.0); rows.entries.len()],
             starts,
         };
+        let mut squares = vec![0.0; columns.starts.len() - 1];
         let mut next = columns.starts.clone();
         for (text, bounds) in rows.starts.windows(2).enumerate() {
             let row = &rows.entries[bounds[0]..bounds[1]];
@@ -134,12 +138,14 @@ impl Prepared {
                 let next = &mut next[place as usize];
                 columns.entries[*next] = (text as u32, weight);
                 *next += 1;
+                squares[place as usize] += f64::from(weight).powi(2);
             }
         }
         Ok(Self {
             matrix: Sparse { rows, columns },
             places,
             keys,
+            squares,
         })
     }
 }
@@ -149,8 +155,8 @@ impl Sparse {
     pub fn bytes(texts: usize, terms: usize, nonzeros: usize) -> usize {
         let columns = terms.min(nonzeros);
         let entries = nonzeros.saturating_mul(2 * size_of::<(u32, f32)>());
-        // Starts and key of each row; starts, a vector of them that grew by doubling, and norm of each column.
-        let lists = texts.saturating_mul(16).saturating_add(columns.saturating_mul(28));
+        // Starts and key of each row; starts, a vector of them that grew by doubling, and square of each column.
+        let lists = texts.saturating_mul(16).saturating_add(columns.saturating_mul(32));
         entries
             .saturating_add(lists)
             .saturating_add(terms.saturating_mul(size_of::<u32>()))
@@ -160,18 +166,6 @@ impl Sparse {
     /// Number of columns.
     pub fn columns(&self) -> usize {
         self.columns.starts.len() - 1
-    }
-
-    /// The length of each column.
-    pub fn column_norms(&self) -> Vec<f32> {
-        let lists = self
-            .columns
-            .starts
-            .windows(2)
-            .map(|w| &self.columns.entries[w[0]..w[1]]);
-        lists
-            .map(|list| list.iter().map(|&(_, w)| f64::from(w).powi(2)).sum::<f64>().sqrt() as f32)
-            .collect()
     }
 
     /// Makes A Aᵀ Q of Q: a block of columns at a time, so that what is gathered stays in the cache, and only a block of AᵀQ is in memory.
@@ -185,14 +179,17 @@ impl Sparse {
 
     /// AᵀQ.
     pub fn project(&self, q: &Blocks, crew: &Crew, tick: &mut dyn FnMut()) -> Blocks {
-        let mut z = Blocks::zeros(self.columns(), q.blocks.len() * LANES);
+        let mut z = Blocks {
+            rows: self.columns(),
+            blocks: vec![vec![]; q.blocks.len()],
+        };
         let tasks = q.blocks.iter().zip(z.blocks.iter_mut());
-        crew.share(
-            tick,
-            tasks,
-            || (),
-            |(), (from, to), pace| self.columns.multiply(from, to, pace),
-        );
+        let state = || ();
+        crew.share(tick, tasks, state, |(), (from, to), pace| {
+            // A block at a time: filling all of them at once would take a while.
+            *to = vec![ZERO; self.columns()];
+            self.columns.multiply(from, to, pace)
+        });
         z
     }
 }

@@ -36,16 +36,13 @@ fn running() -> usize {
 #[test]
 fn ticks_are_frequent_and_a_panic_in_one_stops_all_threads() {
     let caller = thread::current().id();
-    let (mut ticks, mut last, mut longest) = (0, Instant::now(), Duration::ZERO);
+    let mut ticks = 0;
     let mut tick = || {
         assert_eq!(thread::current().id(), caller);
         ticks += 1;
-        longest = longest.max(last.elapsed());
-        last = Instant::now();
     };
     learner(2, &mut tick).run(&mut tick);
     assert!(ticks > 300, "{ticks} ticks");
-    assert!(longest < Duration::from_millis(500), "{longest:?} without a tick");
     assert!(SPAWNED.load(Ordering::Relaxed) >= 12);
 
     let threads = running();
