@@ -92,9 +92,15 @@ pub fn may_learn(collection: &Collection) -> Result<bool> {
     if options.embedder.lsa().is_none() || options.next_embedder.is_some() {
         return Ok(false);
     }
-    let sql = "SELECT EXISTS (SELECT FROM {s}.change WHERE \"table\" = 'document')";
-    let waiting: bool = collection.query_one(sql, &[], |row| row.need(1))?;
-    Ok(waiting || is_due(collection)?.is_some())
+    if is_due(collection)?.is_some() {
+        return Ok(true);
+    }
+    // About a leaf for every six hundred characters.
+    let sql = "SELECT coalesce(sum(octet_length(body) / 600 + 1), 0)::bigint FROM {s}.document \
+               WHERE id IN (SELECT key::bigint FROM {s}.change WHERE \"table\" = 'document')";
+    let waiting: i64 = collection.query_one(sql, &[], |row| row.need(1))?;
+    let learned = State::load(collection)?.leaves;
+    Ok(waiting >= LEAST && waiting as f64 > UNKNOWN_SHARE * learned as f64)
 }
 
 /// Whether an embedder with `part` has to learn before it embeds the collection.
