@@ -157,6 +157,14 @@ impl<'a> Ledger<'a> {
         Ok(answers)
     }
 
+    /// The size of the vectors that the model answers.
+    fn dimensions(&self, model: &Model) -> Result<i32> {
+        match model.role {
+            Role::Embedder => Ok(self.collection.options.part(&model.text, self.step)?.dimensions as i32),
+            _ => Ok(0),
+        }
+    }
+
     /// Why the last call of the step has failed.
     pub fn last_failure(&self) -> Result<Option<String>> {
         let sql = "SELECT error FROM {s}.model_call WHERE step = $1 AND status = 'failed' ORDER BY id DESC LIMIT 1";
@@ -178,6 +186,7 @@ impl<'a> Ledger<'a> {
     /// Rows that something else than the extension has made into what they are not are as good as none, and planned anew.
     fn known(&self, model: &Model, keys: &[Vec<u8>]) -> Result<HashMap<Vec<u8>, Option<Answer>>> {
         let mut known = HashMap::new();
+        let dimensions = self.dimensions(model)?;
         for part in keys.chunks(BATCH) {
             let part = || part.to_vec().into();
             let sql = "UPDATE {s}.model_call SET stale = false, step = CASE status WHEN 'pending' THEN $2 ELSE step END \
@@ -186,8 +195,14 @@ impl<'a> Ledger<'a> {
             // A vector that has been moved to its row, and is not found there, has to be asked for again.
             let sql = "SELECT key, status, response #>> '{}', embedding FROM {s}.model_call WHERE key = ANY ($1) \
                        AND role = $2 AND model = $3 AND response IS DISTINCT FROM '\"moved\"' \
+                       AND (embedding IS NULL OR {v}.vector_dims(embedding) = $4) \
                        AND (status IN ('pending', 'failed') OR status = 'done' AND request = '{}' AND (role = 'embedder' OR response IS NOT NULL))";
-            let args = [part(), model.role.name().into(), model.text.as_str().into()];
+            let args = [
+                part(),
+                model.role.name().into(),
+                model.text.as_str().into(),
+                dimensions.into(),
+            ];
             for (key, answer) in self.collection.returning(sql, &args, |row| {
                 let status: String = row.need(2)?;
                 let answer = match status.as_str() {
@@ -208,6 +223,7 @@ impl<'a> Ledger<'a> {
 
     /// Writes pending rows for the items that the ledger does not have.
     fn plan(&self, model: &Model, items: &[Item], keys: &[Vec<u8>], missing: &[usize]) -> Result<()> {
+        let dimensions = self.dimensions(model)?;
         for part in missing.chunks(BATCH) {
             let of_part: Vec<Vec<u8>> = part.iter().map(|&i| keys[i].clone()).collect();
             let requests: Vec<String> = part.iter().map(|&i| items[i].request.to_string()).collect();
@@ -217,13 +233,15 @@ impl<'a> Ledger<'a> {
                          model = excluded.model, request = excluded.request, response = NULL, embedding = NULL, error = NULL, stale = false \
                        WHERE model_call.role <> excluded.role OR model_call.model <> excluded.model OR model_call.status = 'forgotten' \
                          OR model_call.status = 'done' AND (model_call.request <> '{}' OR model_call.response = '\"moved\"' \
-                           OR model_call.role <> 'embedder' AND model_call.response IS NULL)";
+                           OR model_call.role <> 'embedder' AND model_call.response IS NULL \
+                           OR {v}.vector_dims(model_call.embedding) <> $6)";
             let args = [
                 of_part.into(),
                 requests.into(),
                 self.step.into(),
                 model.role.name().into(),
                 model.text.as_str().into(),
+                dimensions.into(),
             ];
             self.collection.execute(sql, &args)?;
         }

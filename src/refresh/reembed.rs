@@ -235,8 +235,10 @@ impl Reembed {
         }
         if let Some(prefix) = prefix {
             let hashes: Vec<Vec<u8>> = texts.iter().map(|text| text.hash.clone()).collect();
-            let sql = "SELECT m.status = 'done', m.embedding FROM unnest($2::bytea[]) WITH ORDINALITY AS u (hash, n)                        LEFT JOIN {s}.model_call m ON m.key = sha256($1 || u.hash) ORDER BY u.n";
-            return collection.returning(sql, &[prefix.to_vec().into(), hashes.into()], |row| {
+            let sql = "SELECT m.status = 'done', m.embedding FROM unnest($2::bytea[]) WITH ORDINALITY AS u (hash, n)                        LEFT JOIN {s}.model_call m ON m.key = sha256($1 || u.hash) \
+                         AND (m.embedding IS NULL OR {v}.vector_dims(m.embedding) = $3) ORDER BY u.n";
+            let size = self.next.outside().map_or(0, |part| part.dimensions as i32);
+            return collection.returning(sql, &[prefix.to_vec().into(), hashes.into(), size.into()], |row| {
                 let vector: Option<Vector> = row.get(2)?;
                 Ok(row.get(1)?.filter(|done: &bool| *done).map(|_| vector.map(|v| v.0)))
             });

@@ -72,7 +72,6 @@ fn every_table_stands_with_its_columns() {
         [
             "kb.community.embedding",
             "kb.entity.embedding",
-            "kb.model_call.embedding",
             "kb.node.embedding",
             "kb.relation.embedding"
         ]

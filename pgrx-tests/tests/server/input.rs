@@ -46,7 +46,7 @@ fn right(function: &str, argument: &str, kind: &str) -> &'static str {
         (
             _,
             "query" | "question" | "input" | "body" | "title" | "source_key" | "entity" | "subject" | "predicate"
-            | "object" | "description",
+            | "object" | "description" | "word",
             _,
         ) => "'word'",
         _ => panic!("the test does not know {argument} of {function}"),

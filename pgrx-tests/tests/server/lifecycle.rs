@@ -83,7 +83,7 @@ fn status_says_how_far_each_step_is() {
             .collect::<Vec<_>>(),
         [
             "-",
-            "builtin:hash",
+            "builtin:lsa",
             "builtin:frequency",
             "builtin:cooccurrence",
             "components",
@@ -221,7 +221,7 @@ fn fixed_and_unknown_settings_are_refused() {
         SELECT rag_alter('kb', '{"report_tokens": 199}')
             --> 22023 setting "report_tokens" must be a whole number between 200 and 1000000
         SELECT rag_alter('kb', '{"answer_prompt": " "}') --> 22023 setting "answer_prompt" must be a text
-        SELECT rag_alter('kb', '{"next_embedder": "builtin:hash"}') --> 22023 unknown setting "next_embedder"
+        SELECT rag_alter('kb', '{"next_embedder": "builtin:lsa"}') --> 22023 unknown setting "next_embedder"
         SELECT rag_alter('kb', '7') --> 22023 settings must be a JSON object
         SELECT rag_alter('kb', '{"leaf_tokens": 100, "leaf_overlap": 90}')
             --> 22023 leaf_overlap is 90, but must be at most half of leaf_tokens (50)
@@ -237,7 +237,7 @@ fn fixed_and_unknown_settings_are_refused() {
     run(&mut client, "SELECT rag_alter('kb', '{}')");
     run(
         &mut client,
-        "SELECT rag_alter('kb', '{\"embedder\": \"builtin:hash\", \"cluster_size\": 3}')",
+        "SELECT rag_alter('kb', '{\"embedder\": \"builtin:lsa\", \"cluster_size\": 3}')",
     );
     let kept: String = one(
         &mut client,
@@ -368,7 +368,7 @@ fn the_list_shows_what_one_may_read() {
         "SELECT concat_ws(' ', collection, owner, dimensions, embedder, summarizer, extractor, language, \
          partition_by) FROM rag_collections",
     );
-    let models = "builtin:hash builtin:frequency builtin:cooccurrence";
+    let models = "builtin:lsa builtin:frequency builtin:cooccurrence";
     assert_eq!(
         rows,
         [

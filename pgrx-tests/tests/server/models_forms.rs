@@ -355,10 +355,7 @@ fn models_queue_takes_answers_as_providers_give_them_and_no_garbage() {
             "failed the vector holds something that is no number",
         ),
         // Vectors of a queue may come from anywhere: one of the wrong size is no proof that the others are.
-        (
-            json!([1, 2]),
-            "failed the vector has 2 dimensions, the collection has 8",
-        ),
+        (json!([1, 2]), "failed the vector has 2 dimensions, 8 are wanted"),
         (
             json!([1e300, 0, 0, 0, 0, 0, 0, 0]),
             "failed the vector holds a number that is not finite",

@@ -143,7 +143,7 @@ fn rows_that_the_index_does_not_reach_are_found_all_the_same() {
     // Ten leaves that pass stand behind more nearer ones than the index is told to look at.
     client
         .batch_execute(
-            r#"SELECT rag_create('kb', dimensions => 16, settings => '{"exact_below": 0, "inline_rows": 0}');
+            r#"SELECT rag_create('kb', 16, 'builtin:hash', settings => '{"exact_below": 0, "inline_rows": 0}');
                INSERT INTO kb.document (body, metadata)
                SELECT 'near w' || i % 5, '{"side": "here"}'::jsonb FROM generate_series(1, 3000) i UNION ALL
                SELECT 'far x' || i, '{"side": "there"}' FROM generate_series(1, 10) i;

@@ -4,7 +4,7 @@ use pg_graphrag_tests::Database;
 use postgres::Client;
 
 /// Three facts of one theme, one a document, among documents of two other themes.
-const TURBINE: &str = "SELECT rag_create('kb'); \
+const TURBINE: &str = "SELECT rag_create('kb', embedder => 'builtin:hash'); \
     INSERT INTO kb.document (source_key, body) VALUES \
       ('bearing', 'A cracked bearing stopped the turbine last Sunday.'), \
       ('smoke', 'Engineer Priya smelled smoke beside the turbine.'), \
@@ -69,7 +69,7 @@ fn no_leaf_answers_the_question() {
 }
 
 /// Two themes that share no entity, stated by hand.
-const THEMES: &str = "SELECT rag_create('kb'); \
+const THEMES: &str = "SELECT rag_create('kb', embedder => 'builtin:hash'); \
     SELECT graph_add('kb', s, p, o) FROM (VALUES \
       ('fraud_model', 'scores', 'payments'), ('risk_team', 'owns', 'fraud_model'), \
       ('payments', 'settle in', 'ledger'), ('fraud_model', 'flags', 'chargebacks'), \

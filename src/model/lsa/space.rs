@@ -67,6 +67,11 @@ impl Space {
     /// The unit vector of the terms of a text, all of which must have been fetched.
     pub fn sum(&self, row: &Row) -> Option<Vec<f32>> {
         tick();
+        // Hashes of few terms can cancel each other out; then the first stands for all.
+        self.sum_of(row).or_else(|| self.sum_of(row.get(..1)?))
+    }
+
+    fn sum_of(&self, row: &[(u32, u32)]) -> Option<Vec<f32>> {
         let mut sum = Sum::new(self.dimensions);
         for &(number, count) in row {
             match self.terms.get(number as usize).and_then(Option::as_ref) {
