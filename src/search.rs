@@ -2,7 +2,7 @@
 
 use crate::collection::Collection;
 use crate::error::{Error, Result, notice, required};
-use crate::model::{self, lsa};
+use crate::model;
 use crate::pg::vector::{self, Vector};
 use crate::pg::{json::Json, spi};
 
@@ -52,24 +52,14 @@ impl Scope {
     }
 }
 
-/// Says what a search cannot find yet: leaves wait for their vectors, or the embedder has not learned.
+/// Says why nothing is found if nothing can be, since leaves wait for their vectors.
 pub fn tell_if_unembedded(collection: &Collection) -> Result<()> {
-    let literal = crate::collection::literal(&collection.name);
-    let embedder = &collection.options.embedder;
-    if embedder.lsa().is_some() && !lsa::State::load(collection)?.has_learned() {
-        let sql = "SELECT EXISTS (SELECT FROM {s}.node WHERE level = 0 OFFSET $1)";
-        if collection.query_one(sql, &[(lsa::LEAST - 1).into()], |row| row.need(1))? {
-            notice(
-                "the embedder has not learned this collection yet, and knows words by their spelling alone",
-                format!("CALL rag_refresh({literal})"),
-            );
-        }
-    }
-    if embedder.is_built_in() {
+    if collection.options.embedder.is_built_in() {
         return Ok(());
     }
     let sql = "SELECT EXISTS (SELECT FROM {s}.node) AND NOT EXISTS (SELECT FROM {s}.node WHERE embedding IS NOT NULL)";
     if collection.query_one(sql, &[], |row| row.need(1))? {
+        let literal = crate::collection::literal(&collection.name);
         notice(
             "nothing is found, since no leaf has a vector yet",
             format!("CALL rag_refresh({literal}, steps => '{{embed}}')"),

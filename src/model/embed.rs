@@ -10,7 +10,7 @@ use pgrx::{PgSqlErrorCode, pg_sys};
 
 use super::embedder::{BuiltIn, Embedder, Part};
 use super::ledger::must_answer_at_once;
-use super::lsa::Space;
+use super::lsa::{self, Space};
 use super::trouble::{check_dimensions, stopped};
 use super::{Answer, Form, Function, Item, Ledger, Model, Role, Server};
 use crate::collection::{Collection, quoted};
@@ -210,7 +210,11 @@ pub fn query_vector(collection: &Collection, text: &str) -> Result<Option<Vec<f3
     };
     // What was learned is the owner's to read.
     let _user = AsUser::restricted(collection.owner);
-    let vectors = Composer::new(collection, embedder)?.vectors(collection, &[text], outside)?;
+    let mut composer = Composer::new(collection, embedder)?;
+    if composer.space.as_ref().is_some_and(|space| !space.has_learned) {
+        lsa::tell_if_unlearned(collection)?;
+    }
+    let vectors = composer.vectors(collection, &[text], outside)?;
     Ok(vectors.into_iter().next().flatten())
 }
 

@@ -160,8 +160,8 @@ fn part(text: &str) -> Result<Part> {
         _ => (1.0, text),
     };
     let (model, dimensions) = match rest.strip_suffix(')').and_then(|rest| rest.rsplit_once('(')) {
-        Some((model, number)) if !number.is_empty() && number.bytes().all(|b| b.is_ascii_digit()) => {
-            (model.trim(), size(number)?)
+        Some((model, number)) if !number.trim().is_empty() && number.trim().bytes().all(|b| b.is_ascii_digit()) => {
+            (model.trim(), size(number.trim())?)
         }
         _ => (rest, 0),
     };

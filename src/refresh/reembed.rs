@@ -13,6 +13,8 @@ use crate::{search, settings};
 
 /// Texts that are embedded at once.
 const BATCH: usize = 1_000;
+/// Vectors up to which the index is kept: it takes so many in a second or two, and nobody has to wait.
+const INDEXED: i64 = 1_000;
 
 pub struct Reembed {
     next: Embedder,
@@ -169,7 +171,9 @@ impl Reembed {
             composer.space = Some(space);
             taught = Some(new);
         }
-        let mut replaced = Replaced::new(collection);
+        let rows = "SELECT (SELECT count(*) FROM {s}.node) + (SELECT count(*) FROM {s}.community)";
+        let rows: i64 = collection.query_one(rows, &[], |row| row.need(1))?;
+        let mut replaced = Replaced::new(collection, rows > INDEXED);
         let (mut leaves, mut last) = (0, 0);
         let mut texts_seen = 0;
         for (select, table) in [(NODES, "node"), (COMMUNITIES, "community")] {
@@ -289,19 +293,22 @@ pub fn learn_at_once(collection: &Collection) -> Result<()> {
     Ok(())
 }
 
-/// New vectors, kept back until all are there, as far as memory goes: readers wait from the first that is written.
+/// New vectors, kept back until all are there, as far as memory goes.
 struct Replaced<'a> {
     collection: &'a Collection,
     ready: Vec<(&'static str, i64, Option<Vec<f32>>)>,
     bytes: usize,
+    drops: bool,
 }
 
 impl Replaced<'_> {
-    fn new(collection: &Collection) -> Replaced<'_> {
+    /// `drops` says whether the indexes go before, to be built anew; that keeps readers out until the transaction ends.
+    fn new(collection: &Collection, drops: bool) -> Replaced<'_> {
         Replaced {
             collection,
             ready: Vec::new(),
             bytes: 0,
+            drops,
         }
     }
 
@@ -315,7 +322,7 @@ impl Replaced<'_> {
     }
 
     fn write(&mut self) -> Result<()> {
-        for table in ["node", "community"] {
+        for table in ["node", "community"].into_iter().filter(|_| self.drops) {
             search::drop_index(self.collection, table)?;
         }
         for run in self.ready.chunk_by(|a, b| a.0 == b.0) {

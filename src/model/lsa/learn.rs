@@ -46,7 +46,7 @@ pub fn is_due(collection: &Collection) -> Result<Option<String>> {
     if !state.has_learned() {
         return Ok(Some("it has learned nothing yet".to_owned()));
     }
-    if leaves >= 2 * state.leaves {
+    if leaves / 2 >= state.leaves {
         return Ok(Some(format!(
             "the collection has grown from {} leaves to {leaves}",
             state.leaves
@@ -436,7 +436,7 @@ impl Taught {
         }
         let before = State::load(collection)?;
         State {
-            version: before.version + 1,
+            version: before.version.saturating_add(1),
             leaves,
             occurrences: self.occurrences as i64,
             rank: self.rank as i64,

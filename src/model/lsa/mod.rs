@@ -13,8 +13,13 @@ pub use forget::{forget, tidy, unlearn};
 pub use learn::{LEAST, Learning, describe, is_due, may_learn, must_learn};
 pub use space::Space;
 
-use crate::collection::Collection;
-use crate::error::Result;
+use std::cell::Cell;
+
+use pgrx::pg_sys;
+use serde_json::{Value, json};
+
+use crate::collection::{Collection, literal};
+use crate::error::{Result, notice};
 use crate::search::has_index;
 
 /// The key of [`State`] in `setting`.
@@ -37,24 +42,25 @@ pub struct State {
 impl State {
     /// As it is now: another transaction may have changed it since the settings were read.
     pub fn load(collection: &Collection) -> Result<State> {
-        let sql = "SELECT coalesce((value ->> 'version')::bigint, 0), coalesce((value ->> 'leaves')::bigint, 0), \
-                     coalesce((value ->> 'occurrences')::bigint, 0), coalesce((value ->> 'rank')::bigint, 0), \
-                     coalesce((value ->> 'last_node')::bigint, 0) \
-                   FROM {s}.setting WHERE key = $1";
-        let found = collection.query(sql, &[KEY.into()], |row| {
-            Ok(State {
-                version: row.need(1)?,
-                leaves: row.need(2)?,
-                occurrences: row.need(3)?,
-                rank: row.need(4)?,
-                last_node: row.need(5)?,
-            })
-        })?;
-        Ok(found.into_iter().next().unwrap_or_default())
+        let sql = "SELECT value::text FROM {s}.setting WHERE key = $1";
+        let found: Vec<String> = collection.query(sql, &[KEY.into()], |row| row.need(1))?;
+        let value: Value = found
+            .first()
+            .and_then(|text| serde_json::from_str(text).ok())
+            .unwrap_or_default();
+        // What is no number of ours counts as not learned.
+        let number = |key: &str| value[key].as_i64().filter(|n| *n >= 0).unwrap_or_default();
+        Ok(State {
+            version: number("version"),
+            leaves: number("leaves"),
+            occurrences: number("occurrences"),
+            rank: number("rank"),
+            last_node: number("last_node"),
+        })
     }
 
     fn save(&self, collection: &Collection) -> Result<()> {
-        let value = serde_json::json!({
+        let value = json!({
             "version": self.version,
             "leaves": self.leaves,
             "occurrences": self.occurrences,
@@ -69,6 +75,25 @@ impl State {
     pub fn has_learned(&self) -> bool {
         self.leaves > 0
     }
+}
+
+/// Says, once in a session, that the embedder has not learned what it could.
+pub fn tell_if_unlearned(collection: &Collection) -> Result<()> {
+    thread_local! {
+        static TOLD: Cell<pg_sys::Oid> = const { Cell::new(pg_sys::Oid::INVALID) };
+    }
+    if TOLD.get() == collection.oid {
+        return Ok(());
+    }
+    let sql = "SELECT EXISTS (SELECT FROM {s}.node WHERE level = 0 OFFSET $1)";
+    if collection.query_one(sql, &[(LEAST - 1).into()], |row| row.need(1))? {
+        TOLD.set(collection.oid);
+        notice(
+            "the embedder has not learned this collection yet, and knows words by their spelling alone",
+            format!("CALL rag_refresh({})", literal(&collection.name)),
+        );
+    }
+    Ok(())
 }
 
 /// Whether the collection holds nothing that the embedder would have to embed anew, so that it can learn from what comes next

@@ -26,6 +26,7 @@ pub struct Space {
     pub terms: Vec<Option<Term>>,
     /// The weight of a term that the table does not have: that of one in no leaf.
     pub unknown: f64,
+    pub has_learned: bool,
     bytes: usize,
 }
 
@@ -47,6 +48,7 @@ impl Space {
             lexemes,
             terms,
             unknown: idf(leaves, 0),
+            has_learned: leaves > 0,
             bytes: 0,
         }
     }
