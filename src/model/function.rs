@@ -303,12 +303,12 @@ impl Function {
             return Err(Error::new(
                 PgSqlErrorCode::ERRCODE_DATA_EXCEPTION,
                 format!(
-                    "function {} answers vectors of {} dimensions, the collection has {dimensions}",
+                    "function {} answers vectors of {} dimensions, {dimensions} are wanted",
                     self.name,
                     numbers.len()
                 ),
             )
-            .hint("The dimensions of rag_create must be those of the model."));
+            .hint("The dimensions of rag_create, or those of its part like function:a.b(384) + builtin:lsa, must be those of the model."));
         }
         if !numbers.iter().all(|n| n.is_finite()) {
             return Ok(Err("the vector holds NULL, NaN or an infinite number".to_owned()));

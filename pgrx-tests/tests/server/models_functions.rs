@@ -97,7 +97,7 @@ fn models_function_that_answers_no_vector_is_an_error() {
         ),
         (
             "real[] LANGUAGE sql AS $$SELECT '{1,2}'::real[]$$",
-            "22000 function own.embed answers vectors of 2 dimensions, the collection has 3".to_owned(),
+            "22000 function own.embed answers vectors of 2 dimensions, 3 are wanted".to_owned(),
         ),
         (
             "real[] LANGUAGE plpgsql AS $$BEGIN RAISE EXCEPTION 'no model today' USING ERRCODE = '53400'; END$$",
