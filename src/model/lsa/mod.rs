@@ -3,14 +3,16 @@
 //! What it has learned stands in the table `term`: a text is the weighted sum of its terms' vectors, so that embedding a query
 //! is one look-up by key. Which terms a text has, the dictionaries of the collection's language decide.
 
+mod due;
 mod forget;
 mod learn;
 mod lexemes;
 mod neighbors;
 mod space;
 
+pub use due::{LEAST, is_due, may_learn, must_learn};
 pub use forget::{forget, tidy, unlearn};
-pub use learn::{LEAST, Learning, describe, is_due, may_learn, must_learn};
+pub use learn::{Learning, describe};
 pub use space::Space;
 
 use std::cell::Cell;

@@ -1,0 +1,97 @@
+//! When the collection has to learn.
+
+use super::State;
+use super::lexemes::Lexemes;
+use crate::collection::Collection;
+use crate::error::Result;
+use crate::model::Part;
+
+/// Leaves from which there is something to learn.
+pub const LEAST: i64 = 20;
+/// It learns anew when the unknown words of new leaves are more than this share of the words that it has learned from.
+const UNKNOWN_SHARE: f64 = 0.05;
+/// New leaves that are looked at for unknown words.
+const LOOK: i64 = 2_000;
+
+/// Why the collection has to learn, if it has to.
+pub fn is_due(collection: &Collection) -> Result<Option<String>> {
+    if collection.options.embedder.lsa().is_none() {
+        return Ok(None);
+    }
+    let state = State::load(collection)?;
+    let sql = "SELECT count(*), count(*) FILTER (WHERE id > $1) FROM {s}.node WHERE level = 0";
+    let (leaves, new): (i64, i64) =
+        collection.query_one(sql, &[state.last_node.into()], |row| Ok((row.need(1)?, row.need(2)?)))?;
+    if leaves < LEAST {
+        return Ok(None);
+    }
+    if !state.has_learned() {
+        return Ok(Some("it has learned nothing yet".to_owned()));
+    }
+    if leaves / 2 >= state.leaves {
+        return Ok(Some(format!(
+            "the collection has grown from {} leaves to {leaves}",
+            state.leaves
+        )));
+    }
+    if new == 0 {
+        return Ok(None);
+    }
+    let sql = "SELECT text FROM {s}.node WHERE level = 0 AND id > $1 ORDER BY text_hash, id LIMIT $2";
+    let texts: Vec<String> = collection.query(sql, &[state.last_node.into(), LOOK.into()], |row| row.need(1))?;
+    let texts: Vec<&str> = texts.iter().map(String::as_str).collect();
+    let mut lexemes = Lexemes::default();
+    let mut of_terms: Vec<u64> = Vec::new();
+    for row in lexemes.rows(collection, &texts)? {
+        of_terms.resize(lexemes.len(), 0);
+        for (term, count) in row {
+            of_terms[term as usize] += u64::from(count);
+        }
+    }
+    let names: Vec<String> = (0..lexemes.len() as u32)
+        .map(|term| lexemes.name(term).to_owned())
+        .collect();
+    let sql = "SELECT u.n FROM unnest($1::text[]) WITH ORDINALITY AS u (lexeme, n) \
+               WHERE NOT EXISTS (SELECT FROM {s}.term t WHERE t.lexeme = u.lexeme)";
+    let unknown: Vec<i64> = collection.query(sql, &[names.into()], |row| row.need(1))?;
+    let unknown: u64 = unknown
+        .iter()
+        .map(|&n| of_terms.get(n as usize - 1).copied().unwrap_or(0))
+        .sum();
+    let of_all = unknown as f64 * new as f64 / texts.len().max(1) as f64;
+    let share = of_all / state.occurrences.max(1) as f64;
+    Ok((share > UNKNOWN_SHARE).then(|| {
+        format!(
+            "unknown words of new leaves are {:.0} % of the words that it has learned from",
+            share * 100.0
+        )
+    }))
+}
+
+/// Whether a build may find that the collection has to learn, once it has cut the documents that wait.
+pub fn may_learn(collection: &Collection) -> Result<bool> {
+    let options = &collection.options;
+    if options.embedder.lsa().is_none() || options.next_embedder.is_some() {
+        return Ok(false);
+    }
+    if is_due(collection)?.is_some() {
+        return Ok(true);
+    }
+    // About a leaf for every six hundred characters.
+    let sql = "SELECT coalesce(sum(octet_length(body) / 600 + 1), 0)::bigint FROM {s}.document \
+               WHERE id IN (SELECT key::bigint FROM {s}.change WHERE \"table\" = 'document')";
+    let waiting: i64 = collection.query_one(sql, &[], |row| row.need(1))?;
+    let learned = State::load(collection)?.leaves;
+    Ok(waiting >= LEAST && waiting as f64 > UNKNOWN_SHARE * learned as f64)
+}
+
+/// Whether an embedder with `part` has to learn before it embeds the collection.
+pub fn must_learn(collection: &Collection, part: &Part) -> Result<bool> {
+    let now = collection.options.embedder.lsa();
+    if now.is_some_and(|now| now.dimensions == part.dimensions) {
+        return Ok(is_due(collection)?.is_some());
+    }
+    let sql = "SELECT count(*) FROM {s}.node WHERE level = 0";
+    let leaves: i64 = collection.query_one(sql, &[], |row| row.need(1))?;
+    Ok(leaves >= LEAST)
+}
