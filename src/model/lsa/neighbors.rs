@@ -56,8 +56,9 @@ fn neighbors(name: Option<&str>, word: Option<&str>, k: Option<i32>) -> Result<V
         );
         return Ok(Vec::new());
     };
+    // A term of one leaf is as near as that leaf, and says no more.
     let sql = "SELECT lexeme, 1 - (vector OPERATOR({v}.<=>) $1) FROM {s}.term \
-               WHERE vector IS NOT NULL AND {v}.vector_dims(vector) = $4 AND lexeme <> ALL ($2) ORDER BY 2 DESC, lexeme COLLATE \"C\" LIMIT $3";
+               WHERE document_count > 1 AND vector IS NOT NULL AND {v}.vector_dims(vector) = $4 AND lexeme <> ALL ($2) ORDER BY 2 DESC, lexeme COLLATE \"C\" LIMIT $3";
     let args = [
         Vector(vector).into(),
         terms.into(),
