@@ -225,7 +225,13 @@ def install_local():
 
 
 def running():
-    if not (DATA / "postmaster.pid").exists():
+    pid = DATA / "postmaster.pid"
+    if not pid.exists():
+        return False
+    lines = pid.read_text().splitlines()
+    if len(lines) > 1 and pathlib.Path(lines[1]) != DATA:
+        # Copied with the folder while a server ran in the other one.
+        pid.unlink()
         return False
     try:
         as_server([pg_bin() / "pg_ctl", "-D", DATA, "status"], stdout=subprocess.DEVNULL)
