@@ -196,12 +196,12 @@ fn cut(collection: &Collection, ids: &[i64], kind: &str) -> error::Result<()> {
         );
         return Ok(());
     }
-    if kind == "update" {
-        return cut_anew(collection, ids);
-    }
     let is_first = lsa::is_blank(collection)?;
-    chunk_documents(collection, ids, &Default::default())?;
-    if is_first {
+    match kind {
+        "update" => cut_anew(collection, ids)?,
+        _ => chunk_documents(collection, ids, &Default::default())?,
+    }
+    if lsa::at_once(collection, ids.len(), is_first)? {
         learn_at_once(collection)?;
     }
     Ok(())

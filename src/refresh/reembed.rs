@@ -13,8 +13,6 @@ use crate::{search, settings};
 
 /// Texts that are embedded at once.
 const BATCH: usize = 1_000;
-/// Vectors up to which the index is kept: it takes so many in a second or two, and nobody has to wait.
-const INDEXED: i64 = 1_000;
 
 pub struct Reembed {
     next: Embedder,
@@ -33,9 +31,14 @@ pub struct Reembed {
 }
 
 impl Reembed {
-    pub fn new(collection: &Collection, next: Embedder) -> Result<Reembed> {
+    /// Goes over to `next`; without it, to what the embedder that there is learns anew.
+    pub fn new(collection: &Collection, next: Option<Embedder>) -> Result<Reembed> {
         let options = &collection.options;
+        let stays = next.is_none();
+        let next = next.unwrap_or_else(|| options.embedder.clone());
         let asks = match (next.outside(), options.embedder.outside()) {
+            // What it asks of a server that answers by another model by now, nobody has ordered.
+            _ if stays => false,
             (None, _) => false,
             (Some(next), Some(now)) if next.model == now.model && next.dimensions == now.dimensions => {
                 let now = next.model.identity(collection.owner)?;
@@ -173,8 +176,8 @@ impl Reembed {
         }
         let rows = "SELECT (SELECT count(*) FROM {s}.node) + (SELECT count(*) FROM {s}.community)";
         let rows: i64 = collection.query_one(rows, &[], |row| row.need(1))?;
-        let mut replaced = Replaced::new(collection, rows > INDEXED);
-        let (mut leaves, mut last) = (0, 0);
+        let mut replaced = Replaced::new(collection, rows > lsa::FEW);
+        let mut last = 0;
         let mut texts_seen = 0;
         for (select, table) in [(NODES, "node"), (COMMUNITIES, "community")] {
             let sql = format!("SELECT id FROM {{s}}.{table} ORDER BY id");
@@ -188,7 +191,6 @@ impl Reembed {
                         let rows = space.lexemes.rows(collection, &list)?;
                         for (text, row) in texts.iter().zip(&rows).filter(|(text, _)| text.is_leaf) {
                             taught.count(row);
-                            leaves += 1;
                             last = last.max(text.id);
                         }
                         rows.iter().map(|row| space.sum(row)).collect()
@@ -208,7 +210,7 @@ impl Reembed {
         }
         replaced.write()?;
         match (taught, &composer.space) {
-            (Some(taught), Some(space)) => taught.write(collection, space, leaves, last)?,
+            (Some(taught), Some(space)) => taught.write(collection, space, last)?,
             _ if self.next.lsa().map(|part| part.dimensions)
                 != collection.options.embedder.lsa().map(|part| part.dimensions) =>
             {
@@ -275,19 +277,22 @@ pub fn learn_if_due(collection: &Collection) -> Result<()> {
     if lsa::is_due(collection)?.is_none() {
         return Ok(());
     }
-    let mut work = Reembed::new(collection, collection.options.embedder.clone())?;
+    let had_index = search::has_index(collection, "community")?;
+    let mut work = Reembed::new(collection, None)?;
     let mut ledger = Ledger::resume(collection, REEMBED, Asking::Now);
     while !work.swapped {
         work.step(collection, &mut ledger, true)?;
         tick();
     }
-    search::ensure_index(collection, "community")
+    match had_index {
+        true => search::ensure_index(collection, "community"),
+        false => Ok(()),
+    }
 }
 
-/// Learns from the first documents that a collection gets, in the statement that writes them; where others are at work, it is
-/// left to the next refresh.
+/// Learns in the statement that writes documents; where others are at work, that is left to the next refresh.
 pub fn learn_at_once(collection: &Collection) -> Result<()> {
-    if lsa::is_due(collection)?.is_some() && lock::try_alone(collection)? {
+    if lock::try_alone(collection)? {
         learn_if_due(collection)?;
     }
     Ok(())

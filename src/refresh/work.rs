@@ -60,7 +60,7 @@ impl Work {
         let work = match step {
             "embed" => Some(Work::Embed(Leaves::pending(collection)?)),
             REEMBED => match &collection.options.next_embedder {
-                Some(next) => Some(Work::Reembed(Box::new(Reembed::new(collection, next.clone())?))),
+                Some(next) => Some(Work::Reembed(Box::new(Reembed::new(collection, Some(next.clone()))?))),
                 None => relearn(collection)?,
             },
             "tree" => (has_vectors(collection)? && needs_tree(collection)?).then_some(Work::Tree),
@@ -176,9 +176,8 @@ fn relearn(collection: &Collection) -> Result<Option<Work>> {
     let Some(reason) = lsa::is_due(collection)? else {
         return Ok(None);
     };
-    let embedder = collection.options.embedder.clone();
     notice!("reembed: the embedder learns, since {reason}");
-    Ok(Some(Work::Reembed(Box::new(Reembed::new(collection, embedder)?))))
+    Ok(Some(Work::Reembed(Box::new(Reembed::new(collection, None)?))))
 }
 
 /// Whether no leaf waits for its vector: a tree over a part of them would be paid for nothing. Says so if one does.

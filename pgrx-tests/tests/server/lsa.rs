@@ -22,6 +22,11 @@ pub fn learned(client: &mut Client, count: i32) {
     assert_eq!(state(client, "leaves"), i64::from(count));
 }
 
+/// A statement in a transaction in which nothing can be learned.
+fn later(sql: &str) -> String {
+    format!("BEGIN ISOLATION LEVEL REPEATABLE READ; {sql}; COMMIT")
+}
+
 /// A number of what the embedder has learned from.
 pub fn state(client: &mut Client, key: &str) -> i64 {
     one(
@@ -80,7 +85,7 @@ fn little_is_not_learned_from_and_search_says_when_it_is_time() {
     assert!(one::<String>(client, search).contains("zq7"));
     assert!(!heard.said().contains("learned"));
     let client = &mut heard.client;
-    run(client, &documents(20, 20));
+    run(client, &later(&documents(20, 20)));
     assert!(one::<String>(client, search).contains("zq7"));
     let said = heard.said();
     assert!(said.contains("has not learned this collection yet"), "{said}");
@@ -107,7 +112,7 @@ fn it_learns_anew_when_the_collection_has_doubled() {
     assert_eq!(state(&mut client, "version"), 1, "known words are folded in");
     assert_eq!(holding(&mut client, "zq31"), None);
     assert_eq!(misfits(&mut client), 0);
-    run(&mut client, &documents(36, 60));
+    run(&mut client, &later(&documents(36, 60)));
     assert_eq!(state(&mut client, "version"), 1);
     // A build learns, too; readers see nothing of it before it is committed.
     let mut reader = database.client();
@@ -125,6 +130,50 @@ fn it_learns_anew_when_the_collection_has_doubled() {
 }
 
 #[test]
+fn a_small_collection_learns_as_it_grows() {
+    let database = Database::new();
+    let mut client = database.client();
+    run(&mut client, "SELECT rag_create('kb')");
+    for i in 1..=90 {
+        run(&mut client, &documents(i, i));
+        let expected = match i {
+            ..20 => 0,
+            20..40 => 20,
+            40..80 => 40,
+            _ => 80,
+        };
+        assert_eq!(state(&mut client, "leaves"), expected, "{i}");
+    }
+    assert_eq!((misfits(&mut client), state(&mut client, "version")), (0, 3));
+    // All texts change, and with them all leaves: what they held is counted out, and learned again.
+    run(&mut client, "UPDATE kb.document SET body = body || ' Again.'");
+    assert_eq!(
+        (state(&mut client, "leaves"), holding(&mut client, "zq7")),
+        (90, Some(1))
+    );
+    assert_eq!((misfits(&mut client), state(&mut client, "version")), (0, 4));
+}
+
+#[test]
+fn a_writer_that_would_learn_waits_for_nobody() {
+    let database = Database::new();
+    let (mut client, mut other) = (database.client(), database.client());
+    run(&mut client, &format!("SELECT rag_create('kb'); {}", documents(1, 10)));
+    run(&mut other, &format!("BEGIN; {}", documents(11, 20)));
+    assert_eq!(state(&mut other, "leaves"), 20);
+    run(&mut other, "ROLLBACK");
+    // While another writes, nothing is learned.
+    run(&mut other, "BEGIN; INSERT INTO kb.document (body) VALUES ('Ferry.')");
+    run(&mut client, &format!("SET lock_timeout = '2s'; {}", documents(21, 40)));
+    run(&mut other, "COMMIT");
+    assert_eq!(state(&mut client, "leaves"), 0);
+    assert_eq!(misfits(&mut client), 0);
+    run(&mut client, "INSERT INTO kb.document (body) VALUES ('Ferry again.')");
+    assert_eq!(state(&mut client, "leaves"), 32);
+    assert_eq!(misfits(&mut client), 0);
+}
+
+#[test]
 fn it_learns_anew_when_too_many_words_are_unknown() {
     let database = Database::new();
     let mut client = database.client();
@@ -132,8 +181,10 @@ fn it_learns_anew_when_too_many_words_are_unknown() {
     // Two new leaves of 60, with more new words than five of a hundred.
     run(
         &mut client,
-        "INSERT INTO kb.document (body) SELECT string_agg('neu' || i * 2 + j, ' ') FROM generate_series(1, 30) i, \
-           generate_series(0, 1) j GROUP BY j",
+        &later(
+            "INSERT INTO kb.document (body) SELECT string_agg('neu' || i * 2 + j, ' ') FROM generate_series(1, 30) i, \
+               generate_series(0, 1) j GROUP BY j",
+        ),
     );
     let health = "SELECT state || ' ' || detail FROM rag_health('kb') WHERE part = 'embedder'";
     let told: String = one(&mut client, health);

@@ -8,10 +8,33 @@ use crate::model::Part;
 
 /// Leaves from which there is something to learn.
 pub const LEAST: i64 = 20;
+/// Vectors that an index takes in a second or two, so that it need not be built anew.
+pub const FEW: i64 = 1_000;
 /// It learns anew when the unknown words of new leaves are more than this share of the words that it has learned from.
 const UNKNOWN_SHARE: f64 = 0.05;
 /// New leaves that are looked at for unknown words.
 const LOOK: i64 = 2_000;
+
+/// Whether it learns in the statement that has just cut `documents`: while the collection is small, so that no index has to go and
+/// it takes a moment, and when it is new, as `is_first` says.
+pub fn at_once(collection: &Collection, documents: usize, is_first: bool) -> Result<bool> {
+    let options = &collection.options;
+    if options.embedder.lsa().is_none() || options.next_embedder.is_some() || !collection.is_read_committed()? {
+        return Ok(false);
+    }
+    let sql = "SELECT (SELECT count(*) FROM (SELECT FROM {s}.node LIMIT $1) n), \
+                 (SELECT count(*) FROM (SELECT FROM {s}.document LIMIT $2) d)";
+    let share = documents as i64 * 20;
+    let (nodes, all): (i64, i64) = collection.query_one(sql, &[(FEW + 1).into(), (share + 1).into()], |row| {
+        Ok((row.need(1)?, row.need(2)?))
+    })?;
+    if nodes > FEW && !is_first {
+        return Ok(false);
+    }
+    let state = State::load(collection)?;
+    // Looked at closely only where much has changed.
+    Ok((all <= share || !state.has_learned() || nodes / 2 >= state.leaves) && is_due(collection)?.is_some())
+}
 
 /// Why the collection has to learn, if it has to.
 pub fn is_due(collection: &Collection) -> Result<Option<String>> {

@@ -280,6 +280,7 @@ impl Learning {
             Stage::Done(space) => Ok((
                 *space,
                 Taught {
+                    leaves: self.leaves,
                     occurrences: self.occurrences,
                     rank: self.rank,
                     holding: Vec::new(),
@@ -292,6 +293,8 @@ impl Learning {
 
 /// What the leaves hold that the learned space is written for.
 pub struct Taught {
+    /// Those that the weights are of.
+    leaves: u64,
     occurrences: u64,
     rank: usize,
     /// How many leaves hold each term.
@@ -310,8 +313,8 @@ impl Taught {
         }
     }
 
-    /// Puts the space in the place of the one before. `leaves` were counted, `last_node` is the last of them.
-    pub fn write(&self, collection: &Collection, space: &Space, leaves: i64, last_node: i64) -> Result<()> {
+    /// Puts the space in the place of the one before. `last_node` is the last of the leaves that were counted.
+    pub fn write(&self, collection: &Collection, space: &Space, last_node: i64) -> Result<()> {
         collection.execute("DELETE FROM {s}.term", &[])?;
         collection.execute("DELETE FROM {s}.change WHERE \"table\" = 'term'", &[])?;
         let mut terms: Vec<u32> = (0..self.holding.len() as u32)
@@ -347,7 +350,7 @@ impl Taught {
         let before = State::load(collection)?;
         State {
             version: before.version.saturating_add(1),
-            leaves,
+            leaves: self.leaves as i64,
             occurrences: self.occurrences as i64,
             rank: self.rank as i64,
             last_node,

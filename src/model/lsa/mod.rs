@@ -10,7 +10,7 @@ mod lexemes;
 mod neighbors;
 mod space;
 
-pub use due::{LEAST, is_due, may_learn, must_learn};
+pub use due::{FEW, LEAST, at_once, is_due, may_learn, must_learn};
 pub use forget::{forget, tidy, unlearn};
 pub use learn::{Learning, describe};
 pub use space::Space;
@@ -101,8 +101,7 @@ pub fn tell_if_unlearned(collection: &Collection) -> Result<()> {
 /// Whether the collection holds nothing that the embedder would have to embed anew, so that it can learn from what comes next
 /// as it comes.
 pub fn is_blank(collection: &Collection) -> Result<bool> {
-    if collection.options.embedder.lsa().is_none() || !collection.is_read_committed()? || has_index(collection, "node")?
-    {
+    if collection.options.embedder.lsa().is_none() || has_index(collection, "node")? {
         return Ok(false);
     }
     collection.query_one("SELECT NOT EXISTS (SELECT FROM {s}.node)", &[], |row| row.need(1))
