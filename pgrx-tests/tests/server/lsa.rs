@@ -371,6 +371,38 @@ fn codes_numbers_and_other_scripts_are_found() {
 }
 
 #[test]
+fn a_dropped_configuration_keeps_nobody_from_deleting() {
+    let database = Database::new();
+    let mut client = database.client();
+    run(
+        &mut client,
+        &format!(
+            "CREATE TEXT SEARCH CONFIGURATION mine (COPY = english); SELECT rag_create('kb', language => 'mine'); {}",
+            documents(1, 30)
+        ),
+    );
+    assert_eq!(holding(&mut client, "turbin"), Some(7));
+    run(&mut client, "DROP TEXT SEARCH CONFIGURATION mine");
+    for sql in [
+        "SELECT * FROM raptor_search('kb', 'owl')",
+        "INSERT INTO kb.document (body) VALUES ('An owl.')",
+    ] {
+        let refused = failure(&mut client, sql);
+        assert_eq!(refused.code().code(), "42704", "{sql}");
+        assert_eq!(refused.detail(), Some("It is the language of collection \"kb\"."));
+    }
+    run(&mut client, "DELETE FROM kb.document WHERE source_key = 'k4'");
+    assert_eq!(
+        one::<i64>(&mut client, "SELECT count(*) FROM kb.term"),
+        0,
+        "no trace of it"
+    );
+    run(&mut client, "CREATE TEXT SEARCH CONFIGURATION mine (COPY = simple)");
+    run(&mut client, "CALL rag_refresh('kb')");
+    assert_eq!((state(&mut client, "leaves"), misfits(&mut client)), (29, 0));
+}
+
+#[test]
 fn neighbors_of_what_is_not_there() {
     let database = Database::new();
     let mut heard = Heard::new(&database);

@@ -21,6 +21,10 @@ pub fn forget(collection: &Collection, documents: &[i64]) -> Result<()> {
     if !state.has_learned() {
         return Ok(());
     }
+    if Lexemes::configuration(collection)?.is_none() {
+        // Without the dictionaries nobody knows which terms they were.
+        return unlearn(collection);
+    }
     let mut lexemes = Lexemes::default();
     let mut gone: BTreeMap<String, i64> = BTreeMap::new();
     let mut last = 0;

@@ -3,9 +3,10 @@
 use std::collections::HashMap;
 
 use graphrag_text::terms::{Term, terms};
+use pgrx::{PgSqlErrorCode, pg_sys};
 
-use crate::collection::Collection;
-use crate::error::Result;
+use crate::collection::{Collection, quoted};
+use crate::error::{Error, Result};
 use crate::pg::tick;
 
 /// The terms of a text by their numbers, in the bytewise order of their names, with how often each occurs.
@@ -18,6 +19,7 @@ pub struct Lexemes {
     numbers: HashMap<Box<str>, u32>,
     /// The terms that stand for a word; none for a stop word.
     words: HashMap<String, Box<[u32]>>,
+    configuration: Option<pg_sys::Oid>,
 }
 
 impl Lexemes {
@@ -44,6 +46,30 @@ impl Lexemes {
         Ok(split.into_iter().map(|terms| self.row(terms)).collect())
     }
 
+    /// The text search configuration of the collection, or nothing where it has been dropped.
+    pub fn configuration(collection: &Collection) -> Result<Option<pg_sys::Oid>> {
+        let sql = "SELECT oid FROM pg_ts_config WHERE oid::regconfig::text = $1";
+        let found = collection.query(sql, &[collection.options.language.as_str().into()], |row| row.need(1))?;
+        Ok(found.into_iter().next())
+    }
+
+    fn dictionaries(&mut self, collection: &Collection) -> Result<pg_sys::Oid> {
+        if let Some(known) = self.configuration {
+            return Ok(known);
+        }
+        let language = &collection.options.language;
+        let found = Self::configuration(collection)?.ok_or_else(|| {
+            Error::new(
+                PgSqlErrorCode::ERRCODE_UNDEFINED_OBJECT,
+                format!("text search configuration {} does not exist", quoted(language)),
+            )
+            .detail(format!("It is the language of collection {}.", quoted(&collection.name)))
+            .hint("CREATE TEXT SEARCH CONFIGURATION makes it again; builtin:hash, by rag_alter and rag_refresh, needs none.")
+        })?;
+        self.configuration = Some(found);
+        Ok(found)
+    }
+
     /// Asks the dictionaries for the words that are new.
     fn look_up(&mut self, collection: &Collection, texts: &[Vec<Term>]) -> Result<()> {
         let mut new: Vec<&str> = texts
@@ -56,15 +82,14 @@ impl Lexemes {
             .collect();
         new.sort_unstable();
         new.dedup();
+        if new.is_empty() {
+            return Ok(());
+        }
+        let new: Vec<String> = new.into_iter().map(str::to_owned).collect();
+        let configuration = self.dictionaries(collection)?;
         for part in new.chunks(5_000) {
             let sql = "SELECT u.word, tsvector_to_array(to_tsvector($1::regconfig, u.word)) FROM unnest($2::text[]) AS u (word)";
-            let args = [
-                collection.options.language.as_str().into(),
-                part.iter()
-                    .map(|word| (*word).to_owned())
-                    .collect::<Vec<String>>()
-                    .into(),
-            ];
+            let args = [configuration.into(), part.to_vec().into()];
             for (word, lexemes) in collection.query(sql, &args, |row| {
                 Ok((row.need::<String>(1)?, row.need::<Vec<String>>(2)?))
             })? {
