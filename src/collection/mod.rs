@@ -153,6 +153,8 @@ impl Collection {
     fn building(self) -> Result<Collection> {
         let collection = self;
         collection.must_derive()?;
+        // Before the other lock, as whoever needs more of the table has it: else each would wait for what the other holds.
+        collection.execute("LOCK TABLE {s}.node IN ROW EXCLUSIVE MODE", &[])?;
         lock::build(collection.oid)?;
         // A change of documents with an older snapshot than this cannot see what is derived now; it locks this row and fails.
         let sql = "INSERT INTO {s}.setting (key, value) VALUES ('last_build', to_jsonb(now())) \

@@ -100,8 +100,9 @@ impl Space {
                 .iter()
                 .map(|&number| self.lexemes.name(number).to_owned())
                 .collect();
+            // By the key for each: a hash join would read all vectors of the table, and spill them.
             let sql = "SELECT u.n, t.weight, t.vector FROM unnest($1::text[]) WITH ORDINALITY AS u (lexeme, n) \
-                       LEFT JOIN {s}.term t ON t.lexeme = u.lexeme";
+                       LEFT JOIN LATERAL (SELECT weight, vector FROM {s}.term WHERE lexeme = u.lexeme LIMIT 1) t ON true";
             let (terms, bytes, unknown) = (&mut self.terms, &mut self.bytes, self.unknown);
             let dimensions = self.dimensions;
             let found = collection.query(sql, &[names.into()], |row| {
