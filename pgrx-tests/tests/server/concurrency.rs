@@ -374,3 +374,22 @@ fn a_first_build_waits_for_open_inserts_and_not_for_what_they_do_next() {
         0
     );
 }
+
+#[test]
+fn builders_take_their_locks_in_one_order() {
+    let database = Database::new();
+    let (mut first, second, mut watcher) = (session(&database), session(&database), session(&database));
+    run(
+        &mut first,
+        "SELECT rag_create('kb'); INSERT INTO kb.document (body) SELECT 'Owl ' || i || ' hunts.' FROM generate_series(1, 12) i",
+    );
+    run(&mut first, "BEGIN; SELECT rag_alter('kb', '{\"max_attempts\": 4}')");
+    // Without an index yet, this one needs more of the table node than the other has.
+    let builder = Background::start(second, "SELECT raptor_build('kb')");
+    builder.until_it_waits(&mut watcher);
+    run(
+        &mut first,
+        "SELECT graph_extract('kb'); SELECT raptor_build('kb'); COMMIT",
+    );
+    builder.thread.join().unwrap().unwrap();
+}
