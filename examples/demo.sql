@@ -18,7 +18,7 @@ FROM kb.node GROUP BY 1 ORDER BY 1;
 SELECT * FROM raptor_build('kb');
 
 \echo '=== 2. raptor_search: a question whose answer no single passage holds ==='
-\echo 'One document knows the code, another what the supplier does at night. The summary over both (level 1) comes first.'
+\echo 'One document knows the code, another what the supplier does at night. Leaves and summaries (level 1 and up) are ranked in one pool.'
 \echo
 SELECT level, round(score::numeric, 2) AS score, documents AS docs, text
 FROM raptor_search('kb', 'HLD-409 nearly always occurs in the small hours. What happens at Brightline Data every night, and what does a device get then?', 2);

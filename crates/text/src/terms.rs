@@ -54,7 +54,10 @@ pub fn terms(text: &str, tick: &mut dyn FnMut(), mut each: impl FnMut(Term)) {
         }
     }
     pairs(&mut run, &mut each);
-    for token in text.split_whitespace() {
+    for (number, token) in text.split_whitespace().enumerate() {
+        if number.is_multiple_of(1000) {
+            tick();
+        }
         if let Some(code) = code(token) {
             each(Term::Whole(code));
         }
@@ -63,6 +66,8 @@ pub fn terms(text: &str, tick: &mut dyn FnMut(), mut each: impl FnMut(Term)) {
 
 /// Each two neighbours of a run, or the one that stands alone.
 fn pairs(run: &mut Vec<&str>, each: &mut impl FnMut(Term)) {
+    // A character under thousands of marks is noise.
+    run.retain(|cluster| cluster.len() <= LONGEST_WORD);
     if let [alone] = run[..] {
         each(Term::Whole(alone.to_owned()));
     }
@@ -144,6 +149,7 @@ mod tests {
     fn noise_is_left_out() {
         assert_eq!(list(&"x".repeat(256)), [""; 0]);
         assert_eq!(list(&"x".repeat(255)).len(), 1);
+        assert_eq!(list(&format!("知{}識", "\u{300}".repeat(3000))), ["[識]"]);
         assert_eq!(list(&format!("{}-1", "x".repeat(70))).len(), 2);
     }
 

@@ -229,11 +229,19 @@ fn what_only_deleted_documents_held_is_forgotten() {
     }
     assert_eq!(holding(&mut client, "baker"), Some(10));
     assert_eq!(misfits(&mut client), 0);
+    run(&mut client, "DELETE FROM kb.document WHERE body LIKE '%baker%'");
+    run(&mut client, "CALL rag_refresh('kb')");
+    assert_eq!(
+        (state(&mut client, "leaves"), state(&mut client, "version")),
+        (20, 2),
+        "it has shrunk by half"
+    );
+    assert_eq!(misfits(&mut client), 0);
     run(&mut client, "TRUNCATE kb.document");
     assert_eq!(one::<i64>(&mut client, "SELECT count(*) FROM kb.term"), 0);
     assert_eq!(state(&mut client, "leaves"), 0);
     run(&mut client, &documents(1, 25));
-    assert_eq!((state(&mut client, "leaves"), state(&mut client, "version")), (25, 2));
+    assert_eq!((state(&mut client, "leaves"), state(&mut client, "version")), (25, 3));
     assert_eq!(misfits(&mut client), 0);
 }
 

@@ -57,6 +57,12 @@ pub fn is_due(collection: &Collection) -> Result<Option<String>> {
             state.leaves
         )));
     }
+    if leaves <= state.leaves / 2 {
+        return Ok(Some(format!(
+            "the collection has shrunk from {} leaves to {leaves}",
+            state.leaves
+        )));
+    }
     if new == 0 {
         return Ok(None);
     }

@@ -79,7 +79,7 @@ impl State {
     }
 }
 
-/// Says, once in a session, that the embedder has not learned what it could.
+/// Says that the embedder has not learned what it could, but not of the same collection twice in a row.
 pub fn tell_if_unlearned(collection: &Collection) -> Result<()> {
     thread_local! {
         static TOLD: Cell<pg_sys::Oid> = const { Cell::new(pg_sys::Oid::INVALID) };
