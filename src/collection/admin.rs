@@ -104,7 +104,8 @@ fn take_embedder(collection: &Collection, embedder: &Embedder) -> Result<()> {
             before.is_none_or(|before| now().is_ok_and(|now| now == *before))
         });
     collection.execute("DELETE FROM {s}.setting WHERE key = 'next_embedder'", &[])?;
-    if is_same {
+    // The same again has the collection learn anew.
+    if is_same && !(has_vectors && embedder.lsa().is_some()) {
         return Ok(());
     }
     if has_vectors {

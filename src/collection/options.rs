@@ -183,8 +183,12 @@ impl Options {
 
     /// What search does until all texts are embedded by another embedder.
     pub fn until_embedded(&self, next: &Embedder) -> String {
-        // The same name with another model behind it: the old one cannot be asked any more.
         match *next == self.embedder {
+            true if next.lsa().is_some() => format!(
+                "{} learns, and all texts are embedded anew, with the next refresh",
+                next.text
+            ),
+            // The same name with another model behind it: the old one cannot be asked any more.
             true => format!(
                 "search by text is refused until all texts are embedded anew by {}",
                 next.text

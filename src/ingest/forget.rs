@@ -21,7 +21,6 @@ pub fn forget_documents(collection: &Collection, ids: &[i64], gone: bool) -> Res
         }
     }
     delete_summaries(collection, ids)?;
-    lsa::forget(collection, ids)?;
     match gone {
         true => ledger::forget_answers(collection, ids)?,
         false => ledger::suspect_documents(collection, ids)?,

@@ -4,6 +4,7 @@ use super::chunk::known_vectors;
 use super::{chunk_documents, forget_documents};
 use crate::collection::Collection;
 use crate::error::Result;
+use crate::model::lsa;
 use crate::pg::tick;
 use crate::progress::Progress;
 use crate::{graph, search};
@@ -35,8 +36,10 @@ pub fn will_drop_index(collection: &Collection) -> Result<bool> {
 /// Cuts documents that may have been cut before.
 pub fn cut_anew(collection: &Collection, ids: &[i64]) -> Result<()> {
     let known = known_vectors(collection, ids)?;
+    let held = lsa::held(collection, ids)?;
     forget_documents(collection, ids, false)?;
     chunk_documents(collection, ids, &known)?;
+    lsa::recount(collection, ids, held)?;
     graph::reattach(collection, ids)
 }
 

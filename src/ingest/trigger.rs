@@ -149,6 +149,7 @@ fn document_change(trigger: &PgTrigger) -> error::Result<()> {
                 // Their leaves hold the old text until they are cut anew, and must not be found under new labels.
                 let relabelled = ids(&format!("{same} WHERE {cut_differs} AND {label_differs}"))?;
                 if !relabelled.is_empty() {
+                    lsa::forget(&collection, &relabelled)?;
                     forget_documents(&collection, &relabelled, false)?;
                 }
             }
@@ -167,6 +168,7 @@ fn forget(collection: &Collection, ids: &[i64]) -> error::Result<()> {
     if ids.is_empty() {
         Ok(())
     } else {
+        lsa::forget(collection, ids)?;
         forget_documents(collection, ids, true)
     }
 }

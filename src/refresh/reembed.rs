@@ -31,7 +31,7 @@ pub struct Reembed {
 }
 
 impl Reembed {
-    /// Goes over to `next`; without it, to what the embedder that there is learns anew.
+    /// Goes over to `next`; without it, to what the embedder that there is learns anew. It learns in either case.
     pub fn new(collection: &Collection, next: Option<Embedder>) -> Result<Reembed> {
         let options = &collection.options;
         let stays = next.is_none();
@@ -47,7 +47,7 @@ impl Reembed {
             _ => true,
         };
         let learning = match next.lsa() {
-            Some(part) if lsa::must_learn(collection, part)? => Some(Learning::new(collection, part.dimensions)?),
+            Some(part) if lsa::can_learn(collection)? => Some(Learning::new(collection, part.dimensions)?),
             _ => None,
         };
         let ids = |sql: &str| match asks {
@@ -177,10 +177,10 @@ impl Reembed {
         let rows = "SELECT (SELECT count(*) FROM {s}.node) + (SELECT count(*) FROM {s}.community)";
         let rows: i64 = collection.query_one(rows, &[], |row| row.need(1))?;
         let mut replaced = Replaced::new(collection, rows > lsa::FEW);
-        let mut last = 0;
         let mut texts_seen = 0;
-        for (select, table) in [(NODES, "node"), (COMMUNITIES, "community")] {
-            let sql = format!("SELECT id FROM {{s}}.{table} ORDER BY id");
+        // Leaves of a document stand together, so that it is counted once.
+        for (select, table, order) in [(NODES, "node", "document_id, id"), (COMMUNITIES, "community", "id")] {
+            let sql = format!("SELECT id FROM {{s}}.{table} ORDER BY {order}");
             let ids: Vec<i64> = collection.returning(&sql, &[], |row| row.need(1))?;
             for part in ids.chunks(BATCH) {
                 let texts = texts(collection, select, part)?;
@@ -190,8 +190,7 @@ impl Reembed {
                     (Some(space), Some(taught)) => {
                         let rows = space.lexemes.rows(collection, &list)?;
                         for (text, row) in texts.iter().zip(&rows).filter(|(text, _)| text.is_leaf) {
-                            taught.count(row);
-                            last = last.max(text.id);
+                            taught.count(text.documents[0], text.id, row);
                         }
                         rows.iter().map(|row| space.sum(row)).collect()
                     }
@@ -210,7 +209,7 @@ impl Reembed {
         }
         replaced.write()?;
         match (taught, &composer.space) {
-            (Some(taught), Some(space)) => taught.write(collection, space, last)?,
+            (Some(taught), Some(space)) => taught.write(collection, space)?,
             _ if self.next.lsa().map(|part| part.dimensions)
                 != collection.options.embedder.lsa().map(|part| part.dimensions) =>
             {
@@ -241,7 +240,8 @@ impl Reembed {
         }
         if let Some(prefix) = prefix {
             let hashes: Vec<Vec<u8>> = texts.iter().map(|text| text.hash.clone()).collect();
-            let sql = "SELECT m.status = 'done', m.embedding FROM unnest($2::bytea[]) WITH ORDINALITY AS u (hash, n)                        LEFT JOIN {s}.model_call m ON m.key = sha256($1 || u.hash) \
+            let sql = "SELECT m.status = 'done', m.embedding FROM unnest($2::bytea[]) WITH ORDINALITY AS u (hash, n) \
+                       LEFT JOIN {s}.model_call m ON m.key = sha256($1 || u.hash) \
                          AND (m.embedding IS NULL OR {v}.vector_dims(m.embedding) = $3) ORDER BY u.n";
             let size = self.next.outside().map_or(0, |part| part.dimensions as i32);
             return collection.returning(sql, &[prefix.to_vec().into(), hashes.into(), size.into()], |row| {
@@ -386,7 +386,7 @@ struct Text {
 const NODES: &str = "SELECT n.id, n.text, n.text_hash, CASE WHEN n.level = 0 THEN ARRAY[n.document_id] \
                        ELSE ARRAY(SELECT s.document_id FROM {s}.node_source s WHERE s.node_id = n.id ORDER BY 1) END, \
                        n.level = 0, n.embedding \
-                     FROM {s}.node n WHERE n.id = ANY ($1) ORDER BY n.id";
+                     FROM {s}.node n WHERE n.id = ANY ($1) ORDER BY n.document_id, n.id";
 const COMMUNITIES: &str = "SELECT c.id, c.text, sha256(convert_to(c.text, 'UTF8')), \
                              ARRAY(SELECT s.document_id FROM {s}.community_source s WHERE s.community_id = c.id ORDER BY 1), \
                              false, c.embedding \

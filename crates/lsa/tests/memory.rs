@@ -1,33 +1,11 @@
 //! Whether the stated memory is what is taken.
 
 use graphrag_lsa::{Counts, Learner, Options, bytes_needed};
-use std::alloc::{GlobalAlloc, Layout, System};
+use peak_alloc::PeakAlloc;
 use std::num::NonZero;
-use std::sync::atomic::{AtomicUsize, Ordering};
-
-struct Counting;
-
-static HELD: AtomicUsize = AtomicUsize::new(0);
-static PEAK: AtomicUsize = AtomicUsize::new(0);
-
-// SAFETY: all is left to the system's allocator.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        let held = HELD.fetch_add(layout.size(), Ordering::Relaxed) + layout.size();
-        PEAK.fetch_max(held, Ordering::Relaxed);
-        // SAFETY: the caller keeps the contract.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, at: *mut u8, layout: Layout) {
-        HELD.fetch_sub(layout.size(), Ordering::Relaxed);
-        // SAFETY: the caller keeps the contract.
-        unsafe { System.dealloc(at, layout) }
-    }
-}
 
 #[global_allocator]
-static COUNTING: Counting = Counting;
+static MEMORY: PeakAlloc = PeakAlloc;
 
 #[test]
 fn the_memory_is_what_was_said() {
@@ -46,18 +24,18 @@ fn the_memory_is_what_was_said() {
             counts.push(&(0..held).map(term).collect::<Vec<_>>());
         }
         let weights = vec![1.0; terms as usize];
-        let before = HELD.load(Ordering::Relaxed);
-        PEAK.store(before, Ordering::Relaxed);
+        let before = MEMORY.current_usage();
+        MEMORY.reset_peak_usage();
         let learned = Learner::new(&counts, &weights, options, &mut || ())
             .unwrap()
             .run(&mut || ());
-        let taken = PEAK.load(Ordering::Relaxed) - before;
+        let taken = MEMORY.peak_usage() - before;
         let said = bytes_needed(counts.len(), weights.len(), counts.nonzeros(), &options);
         assert!(
             taken <= said && said < taken * 2,
             "{texts} texts: {taken} bytes, said {said}"
         );
-        let kept = HELD.load(Ordering::Relaxed) - before;
+        let kept = MEMORY.current_usage() - before;
         assert!(kept <= learned.bytes() + 64, "{kept} kept, said {}", learned.bytes());
     }
 }

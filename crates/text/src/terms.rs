@@ -49,7 +49,7 @@ pub fn terms(text: &str, tick: &mut dyn FnMut(), mut each: impl FnMut(Term)) {
         pairs(&mut run, &mut each);
         for part in word.split('_') {
             if part.len() <= LONGEST_WORD && part.chars().any(char::is_alphanumeric) {
-                each(Term::Word(part.to_lowercase()));
+                each(Term::Word(part.to_lowercase().replace('’', "'")));
             }
         }
     }
@@ -115,6 +115,7 @@ mod tests {
     #[test]
     fn words_in_lower_case_split_at_underscores() {
         assert_eq!(list("Fraud_model, isn't ÉCOLE!"), ["fraud", "model", "isn't", "école"]);
+        assert_eq!(list("it’s"), ["it's"], "an apostrophe as typesetters have it");
         assert_eq!(list("… — !? ___ 🦀"), [""; 0]);
     }
 

@@ -16,6 +16,7 @@ mod input;
 mod large;
 mod lifecycle;
 mod lsa;
+mod lsa_forgetting;
 mod models_cancel;
 mod models_change;
 mod models_crash;

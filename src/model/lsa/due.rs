@@ -4,7 +4,6 @@ use super::State;
 use super::lexemes::Lexemes;
 use crate::collection::Collection;
 use crate::error::Result;
-use crate::model::Part;
 
 /// Leaves from which there is something to learn.
 pub const LEAST: i64 = 20;
@@ -114,12 +113,8 @@ pub fn may_learn(collection: &Collection) -> Result<bool> {
     Ok(waiting >= LEAST && waiting as f64 > UNKNOWN_SHARE * learned as f64)
 }
 
-/// Whether an embedder with `part` has to learn before it embeds the collection.
-pub fn must_learn(collection: &Collection, part: &Part) -> Result<bool> {
-    let now = collection.options.embedder.lsa();
-    if now.is_some_and(|now| now.dimensions == part.dimensions) {
-        return Ok(is_due(collection)?.is_some());
-    }
+/// Whether there is enough to learn from.
+pub fn can_learn(collection: &Collection) -> Result<bool> {
     let sql = "SELECT count(*) FROM {s}.node WHERE level = 0";
     let leaves: i64 = collection.query_one(sql, &[], |row| row.need(1))?;
     Ok(leaves >= LEAST)

@@ -1,6 +1,6 @@
 //! What `builtin:lsa` forgets when documents go: terms that no leaf holds any more.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 use super::State;
 use super::lexemes::Lexemes;
@@ -8,50 +8,68 @@ use crate::collection::Collection;
 use crate::error::Result;
 use crate::pg::tick;
 
-/// Leaves that are read at once.
-const BATCH: i64 = 1_000;
+/// Documents whose leaves are read at once.
+const BATCH: usize = 50;
 
-/// Counts the leaves of `documents` out of the terms that they were counted in; a term that no leaf holds then is deleted.
-/// Comes before the leaves are deleted.
-///
-/// Terms that another transaction has locked are not waited for, since two that delete documents would then wait for each
-/// other's: their share is recorded in `change`, for [`tidy`].
-pub fn forget(collection: &Collection, documents: &[i64]) -> Result<()> {
+/// How many of some documents hold each term, of those that count.
+pub type Held = BTreeMap<String, i64>;
+
+/// The terms of the leaves of `documents`, as far as the documents count: those that came after the last learning do not.
+pub fn held(collection: &Collection, documents: &[i64]) -> Result<Held> {
     let state = State::load(collection)?;
+    let mut held = Held::new();
     if !state.has_learned() {
-        return Ok(());
+        return Ok(held);
     }
     if Lexemes::configuration(collection)?.is_none() {
         // Without the dictionaries nobody knows which terms they were.
-        return unlearn(collection);
+        unlearn(collection)?;
+        return Ok(held);
     }
+    let counted: Vec<i64> = documents
+        .iter()
+        .copied()
+        .filter(|id| *id <= state.last_document)
+        .collect();
     let mut lexemes = Lexemes::default();
-    let mut gone: BTreeMap<String, i64> = BTreeMap::new();
-    let mut last = 0;
-    loop {
-        let sql = "SELECT id, text FROM {s}.node WHERE level = 0 AND document_id = ANY ($1) AND id > $2 AND id <= $3 \
-                   ORDER BY id LIMIT $4";
-        let args = [
-            documents.to_vec().into(),
-            last.into(),
-            state.last_node.into(),
-            BATCH.into(),
-        ];
-        let leaves: Vec<(i64, String)> = collection.returning(sql, &args, |row| Ok((row.need(1)?, row.need(2)?)))?;
-        let Some((id, _)) = leaves.last() else { break };
-        last = *id;
-        let texts: Vec<&str> = leaves.iter().map(|(_, text)| text.as_str()).collect();
-        for row in lexemes.rows(collection, &texts)? {
-            for (term, _) in row {
-                *gone.entry(lexemes.name(term).to_owned()).or_default() += 1;
+    for part in counted.chunks(BATCH) {
+        let sql = "SELECT document_id, text FROM {s}.node WHERE level = 0 AND document_id = ANY ($1) ORDER BY document_id, id";
+        let leaves: Vec<(i64, String)> =
+            collection.returning(sql, &[part.to_vec().into()], |row| Ok((row.need(1)?, row.need(2)?)))?;
+        for leaves in leaves.chunk_by(|a, b| a.0 == b.0) {
+            let texts: Vec<&str> = leaves.iter().map(|(_, text)| text.as_str()).collect();
+            let rows = lexemes.rows(collection, &texts)?;
+            let terms: BTreeSet<u32> = rows.iter().flatten().map(|(term, _)| *term).collect();
+            for term in terms {
+                *held.entry(lexemes.name(term).to_owned()).or_default() += 1;
             }
+            tick();
         }
-        tick();
     }
+    Ok(held)
+}
+
+/// Counts documents out that are about to go; a term that no counted document holds then is deleted.
+pub fn forget(collection: &Collection, documents: &[i64]) -> Result<()> {
+    let held = held(collection, documents)?;
+    count_out(collection, &held)
+}
+
+/// Brings the counts up to documents that have been cut anew: `before` is what they held.
+pub fn recount(collection: &Collection, documents: &[i64], before: Held) -> Result<()> {
+    let mut gone = before;
+    for (name, count) in held(collection, documents)? {
+        *gone.entry(name).or_default() -= count;
+    }
+    gone.retain(|_, count| *count != 0);
     count_out(collection, &gone)
 }
 
-fn count_out(collection: &Collection, gone: &BTreeMap<String, i64>) -> Result<()> {
+/// Takes counts from the terms, and deletes those that have none left.
+///
+/// Terms that another transaction has locked are not waited for, since two that delete documents would then wait for each
+/// other's: their share is recorded in `change`, for [`tidy`].
+fn count_out(collection: &Collection, gone: &Held) -> Result<()> {
     if gone.is_empty() {
         return Ok(());
     }
@@ -66,12 +84,12 @@ fn count_out(collection: &Collection, gone: &BTreeMap<String, i64>) -> Result<()
     };
     let counts = |names: &[String]| names.iter().map(|name| gone[name]).collect::<Vec<i64>>();
     take_from(collection, &free, counts(&free))?;
-    let free: std::collections::HashSet<&String> = free.iter().collect();
-    let held: Vec<String> = names.iter().filter(|name| !free.contains(name)).cloned().collect();
-    let counts = counts(&held);
+    let free: HashSet<&String> = free.iter().collect();
+    let taken: Vec<String> = names.iter().filter(|name| !free.contains(name)).cloned().collect();
+    let counts = counts(&taken);
     let sql = "INSERT INTO {s}.change (\"table\", key, kind) SELECT 'term', t.lexeme, u.n::text \
                FROM unnest($1::text[], $2::bigint[]) AS u (lexeme, n) JOIN {s}.term t ON t.lexeme = u.lexeme";
-    collection.execute(sql, &[held.into(), counts.into()])?;
+    collection.execute(sql, &[taken.into(), counts.into()])?;
     Ok(())
 }
 
@@ -91,9 +109,10 @@ fn take_from(collection: &Collection, names: &[String], counts: Vec<i64>) -> Res
 pub fn tidy(collection: &Collection) -> Result<()> {
     let sql = "DELETE FROM {s}.change WHERE \"table\" = 'term' RETURNING key, kind::bigint";
     let rows: Vec<(String, i64)> = collection.returning(sql, &[], |row| Ok((row.need(1)?, row.need(2)?)))?;
-    let mut gone: BTreeMap<String, i64> = BTreeMap::new();
+    let mut gone = Held::new();
     for (name, count) in rows {
-        *gone.entry(name).or_default() += count;
+        let sum = gone.entry(name).or_default();
+        *sum = sum.saturating_add(count);
     }
     count_out(collection, &gone)
 }

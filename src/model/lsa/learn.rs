@@ -35,7 +35,8 @@ pub struct Learning {
     /// The text hash up to which leaves are in the sample; nothing if all are.
     bound: Option<Vec<u8>>,
     sample: Vec<(Vec<u8>, Row)>,
-    sampled: usize,
+    /// Whether leaves are left out for want of memory, though not for their number.
+    left_out: bool,
     rank: usize,
     /// The last leaf read.
     at: i64,
@@ -62,17 +63,17 @@ impl Learning {
             occurrences: 0,
             bound: None,
             sample: Vec::new(),
-            sampled: 0,
+            left_out: false,
             rank: 0,
             at: 0,
             stage: Stage::Read,
         };
-        learning.bound = learning.bound_of(collection, SAMPLE)?;
+        learning.bound = Self::bound_of(collection, SAMPLE)?;
         Ok(learning)
     }
 
     /// The hash of the last of so many leaves. Hashes fall as by chance, and do not depend on the order of insertion.
-    fn bound_of(&self, collection: &Collection, size: usize) -> Result<Option<Vec<u8>>> {
+    fn bound_of(collection: &Collection, size: usize) -> Result<Option<Vec<u8>>> {
         let sql = "SELECT text_hash FROM {s}.node WHERE level = 0 ORDER BY text_hash OFFSET $1 LIMIT 1";
         Ok(collection
             .query(sql, &[(size as i64 - 1).into()], |row| row.need(1))?
@@ -146,16 +147,16 @@ impl Learning {
             sample.truncate(sample.len() / 2);
             (counts, terms) = self.matrix(&sample);
         }
-        if sample.len() < all {
+        self.left_out = sample.len() < all;
+        if self.left_out {
             notice(
                 format!(
                     "the embedder learns from {} of {all} leaves, for which graphrag.build_memory is enough",
                     sample.len()
                 ),
-                "SET graphrag.build_memory to more, and refresh again.",
+                format!("SET graphrag.build_memory to more; {}.", super::to_learn(collection)),
             );
         }
-        self.sampled = sample.len();
         let weights: Vec<f64> = terms.iter().map(|&term| self.weight(term)).collect();
         let learner =
             Learner::new(&counts, &weights, options, &mut tick).map_err(|e| Error::internal(e.to_string()))?;
@@ -222,7 +223,7 @@ impl Learning {
         }
         drop(learned);
         let space = Box::new(Space::new(self.dimensions, self.leaves, lexemes, terms));
-        if self.sampled as u64 == self.leaves || self.bound.is_none() {
+        if !self.left_out && self.bound.is_none() {
             return Stage::Done(space);
         }
         let mut outside: Vec<u32> = (0..space.terms.len() as u32)
@@ -284,6 +285,8 @@ impl Learning {
                     occurrences: self.occurrences,
                     rank: self.rank,
                     holding: Vec::new(),
+                    last_node: 0,
+                    last_document: 0,
                 },
             )),
             _ => Err(Error::internal("learning is not done")),
@@ -297,28 +300,35 @@ pub struct Taught {
     leaves: u64,
     occurrences: u64,
     rank: usize,
-    /// How many leaves hold each term.
-    holding: Vec<i64>,
+    /// How many documents hold each term, and the last of them.
+    holding: Vec<(i64, i64)>,
+    last_node: i64,
+    last_document: i64,
 }
 
 impl Taught {
-    /// Counts a leaf in.
-    pub fn count(&mut self, row: &Row) {
+    /// Counts a leaf in. The leaves of a document come one after the other.
+    pub fn count(&mut self, document: i64, node: i64, row: &Row) {
+        self.last_document = self.last_document.max(document);
+        self.last_node = self.last_node.max(node);
         for &(term, _) in row {
             let term = term as usize;
             if term >= self.holding.len() {
-                self.holding.resize(term + 1, 0);
+                self.holding.resize(term + 1, (0, 0));
             }
-            self.holding[term] += 1;
+            let (count, last) = &mut self.holding[term];
+            if *count == 0 || *last != document {
+                (*count, *last) = (*count + 1, document);
+            }
         }
     }
 
-    /// Puts the space in the place of the one before. `last_node` is the last of the leaves that were counted.
-    pub fn write(&self, collection: &Collection, space: &Space, last_node: i64) -> Result<()> {
+    /// Puts the space in the place of the one before.
+    pub fn write(&self, collection: &Collection, space: &Space) -> Result<()> {
         collection.execute("DELETE FROM {s}.term", &[])?;
         collection.execute("DELETE FROM {s}.change WHERE \"table\" = 'term'", &[])?;
         let mut terms: Vec<u32> = (0..self.holding.len() as u32)
-            .filter(|&term| self.holding[term as usize] > 0)
+            .filter(|&term| self.holding[term as usize].0 > 0)
             .collect();
         terms.sort_unstable_by(|&a, &b| space.lexemes.name(a).cmp(space.lexemes.name(b)));
         let batch = WRITE.min(WRITE_BYTES / (4 * space.dimensions)).max(1);
@@ -336,7 +346,7 @@ impl Taught {
                     .collect::<Vec<String>>()
                     .into(),
                 part.iter()
-                    .map(|&term| self.holding[term as usize])
+                    .map(|&term| self.holding[term as usize].0)
                     .collect::<Vec<i64>>()
                     .into(),
                 weights.into(),
@@ -353,7 +363,8 @@ impl Taught {
             leaves: self.leaves as i64,
             occurrences: self.occurrences as i64,
             rank: self.rank as i64,
-            last_node,
+            last_node: self.last_node,
+            last_document: self.last_document,
         }
         .save(collection)?;
         collection.analyze(&["term"])

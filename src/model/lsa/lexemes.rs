@@ -34,12 +34,12 @@ impl Lexemes {
 
     /// The terms of each text. A text of stop words alone keeps them.
     pub fn rows(&mut self, collection: &Collection, texts: &[&str]) -> Result<Vec<Row>> {
-        let split: Vec<Vec<Term>> = texts
+        let split: Vec<HashMap<Term, u32>> = texts
             .iter()
             .map(|text| {
-                let mut list = Vec::new();
-                terms(text, &mut tick, |term| list.push(term));
-                list
+                let mut counts = HashMap::new();
+                terms(text, &mut tick, |term| *counts.entry(term).or_default() += 1);
+                counts
             })
             .collect();
         self.look_up(collection, &split)?;
@@ -71,10 +71,10 @@ impl Lexemes {
     }
 
     /// Asks the dictionaries for the words that are new.
-    fn look_up(&mut self, collection: &Collection, texts: &[Vec<Term>]) -> Result<()> {
+    fn look_up(&mut self, collection: &Collection, texts: &[HashMap<Term, u32>]) -> Result<()> {
         let mut new: Vec<&str> = texts
             .iter()
-            .flatten()
+            .flat_map(HashMap::keys)
             .filter_map(|term| match term {
                 Term::Word(word) if !self.words.contains_key(word) => Some(word.as_str()),
                 _ => None,
@@ -111,26 +111,32 @@ impl Lexemes {
         number
     }
 
-    fn row(&mut self, terms: Vec<Term>) -> Row {
-        let mut numbers: Vec<u32> = Vec::with_capacity(terms.len());
+    fn row(&mut self, terms: HashMap<Term, u32>) -> Row {
+        let mut row = Row::with_capacity(terms.len());
         let mut stopped = Vec::new();
-        for term in terms {
+        for (term, count) in terms {
             match term {
-                Term::Whole(name) => numbers.push(self.number(name)),
+                Term::Whole(name) => row.push((self.number(name), count)),
                 Term::Word(word) => match self.words.get(&word) {
-                    Some(known) if !known.is_empty() => numbers.extend_from_slice(known),
-                    _ => stopped.push(word),
+                    Some(known) if !known.is_empty() => row.extend(known.iter().map(|&number| (number, count))),
+                    _ => stopped.push((word, count)),
                 },
             }
         }
-        if numbers.is_empty() {
-            numbers = stopped.into_iter().map(|word| self.number(word)).collect();
+        if row.is_empty() {
+            row = stopped
+                .into_iter()
+                .map(|(word, count)| (self.number(word), count))
+                .collect();
         }
-        numbers.sort_unstable();
-        let mut row: Row = numbers
-            .chunk_by(|a, b| a == b)
-            .map(|run| (run[0], run.len() as u32))
-            .collect();
+        row.sort_unstable();
+        row.dedup_by(|next, kept| {
+            let same = next.0 == kept.0;
+            if same {
+                kept.1 += next.1;
+            }
+            same
+        });
         row.sort_unstable_by(|a, b| self.name(a.0).cmp(self.name(b.0)));
         row
     }

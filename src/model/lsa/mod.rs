@@ -10,8 +10,8 @@ mod lexemes;
 mod neighbors;
 mod space;
 
-pub use due::{FEW, LEAST, at_once, is_due, may_learn, must_learn};
-pub use forget::{forget, tidy, unlearn};
+pub use due::{FEW, LEAST, at_once, can_learn, is_due, may_learn};
+pub use forget::{forget, held, recount, tidy, unlearn};
 pub use learn::{Learning, describe};
 pub use space::Space;
 
@@ -37,8 +37,10 @@ pub struct State {
     /// Their terms, summed over the leaves.
     pub occurrences: i64,
     pub rank: i64,
-    /// The last leaf that counts in `term.document_count`.
+    /// The last leaf that was there.
     pub last_node: i64,
+    /// The last document that counts in `term.document_count`.
+    pub last_document: i64,
 }
 
 impl State {
@@ -58,6 +60,7 @@ impl State {
             occurrences: number("occurrences"),
             rank: number("rank"),
             last_node: number("last_node"),
+            last_document: number("last_document"),
         })
     }
 
@@ -68,6 +71,7 @@ impl State {
             "occurrences": self.occurrences,
             "rank": self.rank,
             "last_node": self.last_node,
+            "last_document": self.last_document,
         });
         let sql = "INSERT INTO {s}.setting (key, value) VALUES ($1, $2::jsonb) ON CONFLICT (key) DO UPDATE SET value = excluded.value";
         collection.execute(sql, &[KEY.into(), value.to_string().into()])?;
@@ -77,6 +81,13 @@ impl State {
     pub fn has_learned(&self) -> bool {
         self.leaves > 0
     }
+}
+
+/// How somebody has the collection learn who does not wait until it is due, for hints.
+pub fn to_learn(collection: &Collection) -> String {
+    let name = literal(&collection.name);
+    let embedder = &collection.options.embedder.text;
+    format!("SELECT rag_alter({name}, '{{\"embedder\": \"{embedder}\"}}') and CALL rag_refresh({name}) learn anew")
 }
 
 /// Says that the embedder has not learned what it could, but not of the same collection twice in a row.

@@ -52,7 +52,7 @@ fn neighbors(name: Option<&str>, word: Option<&str>, k: Option<i32>) -> Result<V
     let Some(vector) = vector else {
         notice(
             format!("the collection has not learned {}", quoted(word)),
-            "Words that came later are learned with one of the next refreshes.",
+            "No leaf held it when the collection learned, or it is a stop word.",
         );
         return Ok(Vec::new());
     };

@@ -1,0 +1,191 @@
+//! builtin:lsa: what it forgets, and sessions that write while others learn.
+
+use pg_graphrag_tests::Database;
+
+use crate::lsa::{documents, holding, learned, misfits, state};
+use crate::models_support::told;
+use crate::support::{failure, one, run};
+
+#[test]
+fn a_writer_that_would_learn_waits_for_nobody() {
+    let database = Database::new();
+    let (mut client, mut other) = (database.client(), database.client());
+    run(&mut client, &format!("SELECT rag_create('kb'); {}", documents(1, 10)));
+    run(&mut other, &format!("BEGIN; {}", documents(11, 20)));
+    assert_eq!(state(&mut other, "leaves"), 20);
+    run(&mut other, "ROLLBACK");
+    // While another writes, nothing is learned.
+    run(&mut other, "BEGIN; INSERT INTO kb.document (body) VALUES ('Ferry.')");
+    run(&mut client, &format!("SET lock_timeout = '2s'; {}", documents(21, 40)));
+    run(&mut other, "COMMIT");
+    assert_eq!(state(&mut client, "leaves"), 0);
+    assert_eq!(misfits(&mut client), 0);
+    run(&mut client, "INSERT INTO kb.document (body) VALUES ('Ferry again.')");
+    assert_eq!(state(&mut client, "leaves"), 32);
+    assert_eq!(misfits(&mut client), 0);
+}
+
+#[test]
+fn what_only_deleted_documents_held_is_forgotten() {
+    let database = Database::new();
+    let mut client = database.client();
+    learned(&mut client, 40);
+    run(&mut client, "DELETE FROM kb.document WHERE source_key = 'k4'");
+    assert_eq!(holding(&mut client, "zq4"), None);
+    assert_eq!(holding(&mut client, "turbin"), Some(9));
+    run(
+        &mut client,
+        "UPDATE kb.document SET body = 'The turbine again.' WHERE source_key = 'k8'",
+    );
+    assert_eq!(
+        (holding(&mut client, "zq8"), holding(&mut client, "bear")),
+        (None, Some(8))
+    );
+    // The document holds it still.
+    assert_eq!(holding(&mut client, "turbin"), Some(9));
+    run(&mut client, "DELETE FROM kb.document WHERE source_key = 'k8'");
+    assert_eq!(holding(&mut client, "turbin"), Some(8));
+    run(&mut client, "DELETE FROM kb.document WHERE body LIKE '%turbine%'");
+    for word in ["turbin", "bear", "oil", "hall"] {
+        assert_eq!(holding(&mut client, word), None, "{word}");
+    }
+    assert_eq!(holding(&mut client, "baker"), Some(10));
+    assert_eq!(misfits(&mut client), 0);
+    run(&mut client, "DELETE FROM kb.document WHERE body LIKE '%baker%'");
+    run(&mut client, "CALL rag_refresh('kb')");
+    assert_eq!(
+        (state(&mut client, "leaves"), state(&mut client, "version")),
+        (20, 2),
+        "it has shrunk by half"
+    );
+    assert_eq!(misfits(&mut client), 0);
+    run(&mut client, "TRUNCATE kb.document");
+    assert_eq!(one::<i64>(&mut client, "SELECT count(*) FROM kb.term"), 0);
+    assert_eq!(state(&mut client, "leaves"), 0);
+    run(&mut client, &documents(1, 25));
+    assert_eq!((state(&mut client, "leaves"), state(&mut client, "version")), (25, 3));
+    assert_eq!(misfits(&mut client), 0);
+}
+
+#[test]
+fn sessions_that_delete_do_not_wait_for_each_other() {
+    let database = Database::new();
+    let (mut one_, mut other) = (database.client(), database.client());
+    learned(&mut one_, 40);
+    run(
+        &mut one_,
+        "BEGIN; DELETE FROM kb.document WHERE source_key IN ('k4', 'k8')",
+    );
+    run(
+        &mut other,
+        "SET lock_timeout = '2s'; DELETE FROM kb.document WHERE source_key IN ('k12', 'k16', 'k1')",
+    );
+    assert_eq!(
+        (holding(&mut other, "turbin"), holding(&mut other, "zq1")),
+        (Some(10), None)
+    );
+    run(&mut one_, "COMMIT");
+    assert_eq!(holding(&mut other, "turbin"), Some(8));
+    assert!(one::<i64>(&mut other, "SELECT count(*) FROM kb.change WHERE \"table\" = 'term'") > 0);
+    run(&mut other, "CALL rag_refresh('kb')");
+    assert_eq!(holding(&mut other, "turbin"), Some(6));
+    assert_eq!(
+        one::<i64>(&mut other, "SELECT count(*) FROM kb.change WHERE \"table\" = 'term'"),
+        0
+    );
+    // With an older snapshot, too.
+    run(
+        &mut one_,
+        "BEGIN ISOLATION LEVEL REPEATABLE READ; DELETE FROM kb.document WHERE source_key = 'k20'; COMMIT",
+    );
+    run(&mut other, "CALL rag_refresh('kb')");
+    assert_eq!(
+        (holding(&mut other, "turbin"), holding(&mut other, "zq20")),
+        (Some(5), None)
+    );
+}
+
+#[test]
+fn an_older_snapshot_mixes_no_vectors() {
+    let database = Database::new();
+    let (mut client, mut late) = (database.client(), database.client());
+    learned(&mut client, 20);
+    run(
+        &mut late,
+        "BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT count(*) FROM kb.document",
+    );
+    run(&mut client, &documents(21, 40));
+    run(&mut client, "CALL rag_refresh('kb')");
+    assert_eq!(state(&mut client, "version"), 2);
+    let refused = late.batch_execute(&documents(41, 41)).unwrap_err();
+    assert_eq!(refused.code().unwrap().code(), "40001", "{}", told(&refused));
+    run(&mut late, "ROLLBACK");
+    assert_eq!(misfits(&mut client), 0);
+}
+
+#[test]
+fn a_dropped_configuration_keeps_nobody_from_deleting() {
+    let database = Database::new();
+    let mut client = database.client();
+    run(
+        &mut client,
+        &format!(
+            "CREATE TEXT SEARCH CONFIGURATION mine (COPY = english); SELECT rag_create('kb', language => 'mine'); {}",
+            documents(1, 30)
+        ),
+    );
+    assert_eq!(holding(&mut client, "turbin"), Some(7));
+    run(&mut client, "DROP TEXT SEARCH CONFIGURATION mine");
+    for sql in [
+        "SELECT * FROM raptor_search('kb', 'owl')",
+        "INSERT INTO kb.document (body) VALUES ('An owl.')",
+    ] {
+        let refused = failure(&mut client, sql);
+        assert_eq!(refused.code().code(), "42704", "{sql}");
+        assert_eq!(refused.detail(), Some("It is the language of collection \"kb\"."));
+    }
+    run(&mut client, "DELETE FROM kb.document WHERE source_key = 'k4'");
+    assert_eq!(
+        one::<i64>(&mut client, "SELECT count(*) FROM kb.term"),
+        0,
+        "no trace of it"
+    );
+    run(&mut client, "CREATE TEXT SEARCH CONFIGURATION mine (COPY = simple)");
+    run(&mut client, "CALL rag_refresh('kb')");
+    assert_eq!((state(&mut client, "leaves"), misfits(&mut client)), (29, 0));
+}
+
+#[test]
+fn tampering_with_what_was_learned_crashes_nothing() {
+    let database = Database::new();
+    let mut client = database.client();
+    for change in [
+        "UPDATE kb.term SET vector = '[1,2]'",
+        "UPDATE kb.term SET vector = NULL",
+        "UPDATE kb.term SET weight = 'NaN'",
+        "UPDATE kb.term SET weight = '-Infinity', document_count = -1",
+        "DELETE FROM kb.term",
+        "UPDATE kb.setting SET value = '\"junk\"' WHERE key = 'lsa'",
+        "UPDATE kb.setting SET value = '{\"leaves\": -5, \"version\": 9223372036854775807, \"last_node\": \"x\"}' WHERE key = 'lsa'",
+        "UPDATE kb.setting SET value = '{\"leaves\": 9223372036854775807, \"version\": 1e300}' WHERE key = 'lsa'",
+        "DELETE FROM kb.setting WHERE key = 'lsa'",
+        "INSERT INTO kb.change (\"table\", key, kind) VALUES ('term', 'owl', '-3'), ('term', 'owl', '9223372036854775807'), ('term', 'nonsuch', '1')",
+    ] {
+        run(&mut client, "DROP SCHEMA IF EXISTS kb CASCADE");
+        learned(&mut client, 24);
+        run(&mut client, change);
+        for sql in [
+            "SELECT * FROM raptor_search('kb', 'owl and oven')",
+            "SELECT * FROM rag_neighbors('kb', 'owl')",
+            "SELECT * FROM rag_health('kb')",
+            "DELETE FROM kb.document WHERE source_key = 'k1'",
+            "INSERT INTO kb.document (body) VALUES ('An owl again.')",
+            "SELECT raptor_build('kb')",
+            "CALL rag_refresh('kb')",
+        ] {
+            if let Err(error) = client.batch_execute(sql) {
+                panic!("{change}: {sql}: {error:?}");
+            }
+        }
+    }
+}
