@@ -352,7 +352,7 @@ COMMENT ON TABLE {schema}.node_source IS 'Every document under a summary.';
 COMMENT ON TABLE {schema}.posting IS 'Lexical index: how often a term stands in a leaf.';
 COMMENT ON TABLE {schema}.term IS 'What builtin:lsa has learned: the terms of the leaves. rag_neighbors shows which are near.';
 COMMENT ON COLUMN {schema}.term.lexeme IS 'As the dictionaries of the collection''s language have it; a code; two neighbouring characters of a script without spaces.';
-COMMENT ON COLUMN {schema}.term.document_count IS 'Leaves that hold it, of those that there were when it was learned.';
+COMMENT ON COLUMN {schema}.term.document_count IS 'Documents that hold it, of those that there were when it was learned.';
 COMMENT ON COLUMN {schema}.term.weight IS 'ln((1 + leaves) / (1 + leaves that hold it)) + 1, when it was learned.';
 COMMENT ON COLUMN {schema}.term.vector IS 'Its place in the space that was learned; NULL where there was no memory for it, and its hash stands in.';
 COMMENT ON TABLE {schema}.entity IS 'Vertices of the knowledge graph, merged over all documents by folded name (key).';

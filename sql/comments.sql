@@ -39,11 +39,11 @@ COMMENT ON FUNCTION @extschema@.rag_embed(text, text) IS
 'The vector of a text by the collection''s embedder, of unit length; NULL for a text without words. Use it in your own ORDER BY embedding <=> (SELECT rag_embed(...)).';
 
 COMMENT ON FUNCTION @extschema@.rag_neighbors(text, text, int) IS
-'What the collection thinks is near to a word: the terms whose vectors have the greatest cosines with it, after builtin:lsa has learned them from the leaves.
-word: one word, or some. k: rows at most. Columns: word (a lexeme: a word as the dictionaries of the language have it), score (the cosine). A word in no leaf has no neighbours. Errors: 55000 where the embedder has no part builtin:lsa.';
+'What the collection thinks is near to a word: the terms whose vectors have the greatest cosines with it, of those that two leaves or more held when builtin:lsa learned.
+word: one word, or some. k: rows at most. Columns: word (a lexeme: a word as the dictionaries of the language have it), score (the cosine). A word that was not learned has no neighbours. Errors: 55000 where the embedder has no part builtin:lsa.';
 
 COMMENT ON FUNCTION @extschema@.raptor_build(text, text, int, int) IS
-'Builds the tree of summaries anew, one root a partition, after cutting documents that wait for it. Readers see the old tree until you commit.
+'Builds the tree of summaries anew, one root a partition, after cutting documents that wait for it, and learning where builtin:lsa is due to. Readers see the old tree until you commit; if it learns and there are over 1,000 nodes, they wait until then.
 method: greedy (each leaf in canonical order takes its cluster_size - 1 nearest free neighbours by cosine; after RAPTOR, Sarthi et al. 2024).
 max_levels: NULL goes on to one root. cluster_size: NULL takes the setting. Columns: level (0 = leaves), nodes, calls (items asked of models that are not built in).
 Errors: 53200 if the vectors do not fit graphrag.build_memory, 42501 unless you are a member of the owning role.';

@@ -1,5 +1,6 @@
 //! rag_neighbors.
 
+use graphrag_lsa::idf;
 use pgrx::PgSqlErrorCode;
 use pgrx::prelude::*;
 
@@ -31,7 +32,8 @@ fn neighbors(name: Option<&str>, word: Option<&str>, k: Option<i32>) -> Result<V
         .detail(format!("Its embedder is {}.", embedder.text))
         .hint("rag_neighbors shows what builtin:lsa has learned."));
     };
-    if !State::load(&collection)?.has_learned() {
+    let state = State::load(&collection)?;
+    if !state.has_learned() {
         notice(
             format!("collection {} has learned nothing yet", quoted(&collection.name)),
             format!(
@@ -58,12 +60,13 @@ fn neighbors(name: Option<&str>, word: Option<&str>, k: Option<i32>) -> Result<V
     };
     // A term of one leaf is as near as that leaf, and says no more.
     let sql = "SELECT lexeme, 1 - (vector OPERATOR({v}.<=>) $1) FROM {s}.term \
-               WHERE document_count > 1 AND vector IS NOT NULL AND {v}.vector_dims(vector) = $4 AND lexeme <> ALL ($2) ORDER BY 2 DESC, lexeme COLLATE \"C\" LIMIT $3";
+               WHERE weight < $5 AND vector IS NOT NULL AND {v}.vector_dims(vector) = $4 AND lexeme <> ALL ($2) ORDER BY 2 DESC, lexeme COLLATE \"C\" LIMIT $3";
     let args = [
         Vector(vector).into(),
         terms.into(),
         i64::from(k).into(),
         (part.dimensions as i32).into(),
+        (idf(state.leaves as u64, 1) - 1e-9).into(),
     ];
     collection.query(sql, &args, |row| Ok((row.need(1)?, row.need(2)?)))
 }
