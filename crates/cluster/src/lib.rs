@@ -4,9 +4,11 @@
 #![forbid(unsafe_code)]
 
 pub mod greedy;
+pub mod limits;
 pub mod tree;
 pub mod vectors;
 
 pub use greedy::greedy;
+pub use limits::{Cluster, Limits, Member};
 pub use tree::{BuildError, Method, Options, Parent, Summarize, build, bytes_needed};
 pub use vectors::{ShapeError, Vectors};

@@ -1,11 +1,12 @@
 //! The decomposition: a truncated singular value decomposition by randomised subspace iteration.
 
-use crate::crew::Crew;
-use crate::dense::{Blocks, Chunk, LANES};
+use crate::Counts;
 use crate::sparse::{NOWHERE, Prepared, Sparse};
-use crate::square::Square;
 use crate::text::signed_hash;
-use crate::{Counts, splitmix64};
+use graphrag_linear::Crew;
+use graphrag_linear::Square;
+use graphrag_linear::splitmix64;
+use graphrag_linear::{Blocks, Chunk, LANES};
 use std::fmt;
 use std::num::NonZero;
 use std::ops::ControlFlow;

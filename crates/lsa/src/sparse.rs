@@ -1,10 +1,11 @@
 //! The sample as a sparse matrix of weights: a row for each text, a column for each term that a text holds.
 
-use crate::crew::{Crew, Pace, Stopped};
-use crate::dense::{Blocks, LANES, Lane, ZERO};
+use crate::Counts;
 use crate::learner::LearnError;
 use crate::text::damped;
-use crate::{Counts, splitmix64};
+use graphrag_linear::splitmix64;
+use graphrag_linear::{Blocks, LANES, Lane, ZERO};
+use graphrag_linear::{Crew, Pace, Stopped};
 
 /// The column of a term that no text holds.
 pub const NOWHERE: u32 = u32::MAX;

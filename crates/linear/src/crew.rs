@@ -103,7 +103,7 @@ impl Crew {
                 for _ in 0..helpers {
                     running.fetch_add(1, Ordering::Relaxed);
                     if Builder::new()
-                        .name("graphrag-lsa".into())
+                        .name("graphrag".into())
                         .spawn_scoped(scope, help)
                         .is_err()
                     {
