@@ -1,23 +1,34 @@
-//! Bisecting spherical 2-means: groups that a summarizer can read, in time near linear in their number.
+//! The default way to cluster: k-means where rows are many, bisection down to what a summarizer can read, and soft membership.
 
 use crate::cells::cells;
 use crate::groups::Groups;
 use crate::halve::{Scratch, cut_up};
 use crate::limits::{Cluster, Limits, Member};
+use crate::seeds::around_seeds;
 use crate::vectors::Vectors;
 use graphrag_linear::Crew;
 
+/// First groups for each one that the limits make necessary: those that are larger than the limits are cut up.
+const GROUPS: f64 = 0.8;
+
+/// No limits.
+const ANY: Limits = Limits {
+    tokens: u32::MAX,
+    members: usize::MAX,
+};
+
 /// Groups all rows softly into clusters within `limits`, by closeness of direction.
 ///
-/// Parts that are over the limits are cut in two by spherical 2-means, from several starts, of which the one counts whose sums of members are longest;
-/// more than a few thousand rows are first divided into cells by k-means on a sample. Rows then move to the nearest centre that has room.
-/// A row that stands between clusters joins up to two more, where the limits leave room: see [`Groups::soften`] for the rule.
+/// Rows first gather around seeds that lie far apart (more than a few thousand rows are divided into cells before), and move to better groups; groups over the limits
+/// are cut in two by spherical 2-means, from several starts, until all are within; then rows move again, to groups that have room. A cut comes late, since one
+/// that is made early goes through the middle of what belongs together. A row that stands between groups joins a second one where there is room;
+/// the weights are probabilities, by the rule at `soften`.
 ///
-/// `sizes` has the tokens of each row; see [`Limits::counted`]. Every row is in at least one cluster, all clusters are within the limits,
-/// at most two have a single member, and the others two or more of their own. Rows without a direction make clusters of their own, in row order.
-/// Clusters are in the order of their first rows. The result depends on the rows, their order and `seed`, not on the threads of `crew`.
+/// `sizes` has the tokens of each row, of which [`Limits::counted`] are counted. Every row is in at least one cluster, all clusters are within the limits,
+/// at most one has a single member, and none is part of another. There are at most half as many as rows, rounded up. Rows without a direction make clusters of their own, in row order.
+/// Members and clusters are in the order of rows. The result depends on the rows, their order and `seed`, not on the threads of `crew`. Beside the vectors it takes about a tenth of their memory.
 ///
-/// Source: Steinbach, Karypis and Kumar (2000) for bisecting k-means, Dhillon and Modha (2001) for the spherical form.
+/// Source: spherical k-means (Dhillon and Modha 2001), bisected (Steinbach, Karypis and Kumar 2000).
 pub fn bisect(
     vectors: &Vectors,
     sizes: &[u32],
@@ -33,18 +44,38 @@ pub fn bisect(
     crew.share(
         tick,
         cells.into_iter().zip(&mut parts),
-        Scratch::default,
-        |scratch, (cell, parts), pace| {
-            *parts = cut_up(vectors, sizes, limits, seed, cell, scratch, pace)?;
+        || (),
+        |(), (cell, parts), pace| {
+            let tokens: u64 = cell.iter().map(|&row| limits.counted(sizes[row as usize])).sum();
+            let needed = (tokens.div_ceil(u64::from(limits.tokens))).max(cell.len().div_ceil(limits.members) as u64);
+            *parts = around_seeds(vectors, &cell, (needed as f64 * GROUPS).ceil() as usize, seed, pace)?;
             Ok(())
         },
     );
+    let mut groups = Groups::new(vectors, sizes, &ANY, parts, crew, tick);
+    groups.refine(crew, tick);
+
+    let Groups { rows, cells, .. } = groups;
+    let mut parts: Vec<Vec<Vec<u32>>> = vec![vec![]; cells.len()];
+    crew.share(
+        tick,
+        cells.into_iter().zip(&mut parts),
+        Scratch::default,
+        |scratch, (cell, parts), pace| {
+            for group in &rows[cell] {
+                parts.extend(cut_up(vectors, sizes, limits, seed, group.clone(), scratch, pace)?);
+            }
+            Ok(())
+        },
+    );
+    drop(rows);
     let mut groups = Groups::new(vectors, sizes, limits, parts, crew, tick);
     groups.refine(crew, tick);
     let near = groups.near(crew, tick);
     groups.settle(&near, tick);
     let mut clusters = groups.soften(&near, crew, tick);
     clusters.extend(in_order(&undirected, sizes, limits));
+    join_last(&mut clusters);
     clusters.sort_unstable_by(|a, b| a.iter().map(|m| m.row).cmp(b.iter().map(|m| m.row)));
     clusters
 }
@@ -63,5 +94,24 @@ fn in_order(rows: &[u32], sizes: &[u32], limits: &Limits) -> Vec<Cluster> {
         }
         tokens += size;
     }
+    if let [.., before, last] = &mut clusters[..]
+        && last.len() == 1
+        && before.len() > 2
+    {
+        last.splice(..0, before.pop());
+    }
     clusters
 }
+
+/// Puts two clusters of one together: one may be left of the rows with a direction, and one of those without.
+fn join_last(clusters: &mut Vec<Cluster>) {
+    let mut single = (0..clusters.len()).filter(|&at| clusters[at].len() == 1);
+    if let (Some(one), Some(other)) = (single.next(), single.next()) {
+        let other = clusters.swap_remove(other);
+        clusters[one].extend(other);
+        clusters[one].sort_unstable_by_key(|member| member.row);
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -3,17 +3,20 @@
 use crate::vectors::{Vectors, dot, nearest};
 use graphrag_linear::{Crew, splitmix64};
 
-/// Rows of a cell at most.
-const ROWS: usize = 4096;
+/// So many rows are one cell.
+const FEW: usize = 6000;
+
+/// Rows of a cell at most, where there are more.
+const ROWS: usize = 1500;
 
 /// Cells that a part is divided into at most.
 const CELLS: usize = 32;
 
 /// Rows of the sample for each cell.
-const SAMPLE: usize = 64;
+const SAMPLE: usize = 32;
 
 /// Rounds of k-means on the sample.
-const ROUNDS: usize = 8;
+const ROUNDS: usize = 5;
 
 /// Rows that are assigned by one task.
 const CHUNK: usize = 256;
@@ -22,9 +25,10 @@ const CHUNK: usize = 256;
 ///
 /// Time grows with n · log n · dim. Source: the coarse quantizer of an inverted file (Sivic and Zisserman 2003), k-means++ of Arthur and Vassilvitskii (2007).
 pub fn cells(vectors: &Vectors, rows: Vec<u32>, seed: u64, crew: &Crew, tick: &mut dyn FnMut()) -> Vec<Vec<u32>> {
+    let most = if rows.len() <= FEW { FEW } else { ROWS };
     let (mut open, mut cells) = (vec![rows], vec![]);
     while let Some(part) = open.pop() {
-        if part.len() <= ROWS {
+        if part.len() <= most {
             cells.push(part);
         } else {
             open.extend(divide(vectors, &part, seed, crew, tick));

@@ -2,11 +2,11 @@
 
 use crate::limits::Limits;
 use crate::vectors::{Vectors, add, dot};
-use graphrag_linear::Crew;
+use graphrag_linear::{Crew, Pace};
 use std::ops::Range;
 
 /// Groups near to a group that its rows may move to or belong to.
-const NEAR: usize = 12;
+const NEAR: usize = 16;
 
 /// More groups than this are compared only with those of near cells.
 const ALL: usize = 768;
@@ -14,8 +14,14 @@ const ALL: usize = 768;
 /// Cells whose groups are compared, the group's own among them.
 const NEAR_CELLS: usize = 5;
 
+/// Groups that a row may go to after the first round, its own among them.
+const CHOICES: usize = 6;
+
+/// What a move must gain, against rounding.
+const LEAST_GAIN: f32 = 1e-5;
+
 /// Rounds of moving rows at most.
-const ROUNDS: usize = 4;
+const ROUNDS: usize = 10;
 
 /// Rows in groups, each row in one.
 pub struct Groups<'a> {
@@ -187,43 +193,15 @@ impl<'a> Groups<'a> {
 
     /// Moves rows, as long as that brings them closer to the centres of their groups in sum, to groups that have room. No group of two or more loses its second row.
     ///
+    /// The first round looks at all near groups of each row, the others at those few that were best then.
     /// Source: the exchange rule of Hartigan (1975), for directions.
     pub fn refine(&mut self, crew: &Crew, tick: &mut dyn FnMut()) {
         let near = self.near(crew, tick);
+        let mut choices: Vec<[u32; CHOICES]> = Vec::new();
         for _ in 0..ROUNDS {
-            let mut wishes: Vec<Vec<(f32, u32, u32)>> = vec![vec![]; self.rows.len()];
-            let (groups, dim) = (&*self, self.vectors.dim());
-            crew.share(
-                tick,
-                wishes.iter_mut().enumerate(),
-                || (),
-                |(), (group, wishes), pace| {
-                    if groups.rows[group].len() <= 2 {
-                        return Ok(());
-                    }
-                    for &row in &groups.rows[group] {
-                        pace.step(near[group].len() * dim)?;
-                        let loss = groups.loss(group, row);
-                        let best = near[group].iter().filter(|&&to| groups.has_room(to as usize, row));
-                        let best = best.map(|&to| (groups.gain(to as usize, row) - loss, to));
-                        let best = best.max_by(|a, b| a.0.total_cmp(&b.0).then(b.1.cmp(&a.1)));
-                        wishes.extend(best.filter(|best| best.0 > 1e-5).map(|(gain, to)| (gain, row, to)));
-                    }
-                    Ok(())
-                },
-            );
-            let mut wishes: Vec<(f32, u32, u32, u32)> = wishes
-                .into_iter()
-                .enumerate()
-                .flat_map(|(from, wishes)| {
-                    wishes
-                        .into_iter()
-                        .map(move |(gain, row, to)| (gain, row, from as u32, to))
-                })
-                .collect();
-            wishes.sort_unstable_by(|a, b| b.0.total_cmp(&a.0).then(a.1.cmp(&b.1)));
+            let wishes = self.wishes(&near, &mut choices, crew, tick);
             let mut moved = 0;
-            for (i, (_, row, from, to)) in wishes.into_iter().enumerate() {
+            for (i, Wish { row, from, to, .. }) in wishes.into_iter().enumerate() {
                 if i.is_multiple_of(256) {
                     tick();
                 }
@@ -239,6 +217,83 @@ impl<'a> Groups<'a> {
             }
         }
     }
+
+    /// Where rows would rather be, those that gain most first. Fills `choices`, by row, if it is empty.
+    fn wishes(
+        &self,
+        near: &[Vec<u32>],
+        choices: &mut Vec<[u32; CHOICES]>,
+        crew: &Crew,
+        tick: &mut dyn FnMut(),
+    ) -> Vec<Wish> {
+        let first = choices.is_empty();
+        let mut found: Vec<(Vec<Wish>, Vec<[u32; CHOICES]>)> = vec![Default::default(); self.rows.len()];
+        let known = &*choices;
+        let work = |group: usize, found: &mut (Vec<Wish>, Vec<[u32; CHOICES]>), pace: &mut Pace| {
+            for &row in &self.rows[group] {
+                let of_row = match first {
+                    true => {
+                        pace.step(near[group].len() * self.vectors.dim())?;
+                        let best = highest(near[group].iter().copied(), CHOICES - 1, |to| {
+                            self.gain(to as usize, row)
+                        });
+                        // The row's own group fills the places that are left.
+                        let mut of_row = [group as u32; CHOICES];
+                        of_row[..best.len()].copy_from_slice(&best);
+                        found.1.push(of_row);
+                        of_row
+                    }
+                    false => known[row as usize],
+                };
+                pace.step(CHOICES * self.vectors.dim())?;
+                if self.rows[group].len() <= 2 {
+                    continue;
+                }
+                let others = of_row
+                    .into_iter()
+                    .filter(|&to| to as usize != group && self.has_room(to as usize, row));
+                let gains = others.map(|to| (self.gain(to as usize, row), to));
+                let best = gains.max_by(|a, b| a.0.total_cmp(&b.0).then(b.1.cmp(&a.1)));
+                if let Some((gain, to)) = best.map(|(gain, to)| (gain - self.loss(group, row), to))
+                    && gain > LEAST_GAIN
+                {
+                    found.0.push(Wish {
+                        gain,
+                        row,
+                        from: group as u32,
+                        to,
+                    });
+                }
+            }
+            Ok(())
+        };
+        crew.share(
+            tick,
+            found.iter_mut().enumerate(),
+            || (),
+            |(), (group, found), pace| work(group, found, pace),
+        );
+        if first {
+            choices.resize(self.vectors.len(), [0; CHOICES]);
+            for (rows, (_, of_rows)) in self.rows.iter().zip(&found) {
+                rows.iter()
+                    .zip(of_rows)
+                    .for_each(|(&row, of_row)| choices[row as usize] = *of_row);
+            }
+        }
+        let mut wishes: Vec<Wish> = found.into_iter().flat_map(|found| found.0).collect();
+        wishes.sort_unstable_by(|a, b| b.gain.total_cmp(&a.gain).then(a.row.cmp(&b.row)));
+        wishes
+    }
+}
+
+/// A row that would rather be in another group, and what that gains.
+#[derive(Clone, Copy)]
+struct Wish {
+    gain: f32,
+    row: u32,
+    from: u32,
+    to: u32,
 }
 
 /// The `count` of `items` with the highest scores, best first, ties by number.

@@ -5,7 +5,7 @@ use crate::vectors::{Vectors, add, dot};
 use graphrag_linear::{Pace, Stopped, splitmix64};
 
 /// Starts from which the best cut of a part is taken.
-const TRIES: u64 = 3;
+const TRIES: u64 = 4;
 
 /// Rounds of 2-means at most.
 const ROUNDS: usize = 12;

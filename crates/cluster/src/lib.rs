@@ -9,6 +9,7 @@ pub mod greedy;
 mod groups;
 mod halve;
 pub mod limits;
+mod seeds;
 mod soft;
 pub mod tree;
 pub mod vectors;

@@ -5,11 +5,11 @@ use crate::limits::{Cluster, Member};
 use crate::vectors::dot;
 use graphrag_linear::Crew;
 
-/// The least probability with which a row belongs to a second group, as in RAPTOR.
-const THRESHOLD: f64 = 0.1;
+/// The least probability with which a row belongs to a second group.
+const THRESHOLD: f64 = 0.25;
 
 /// Groups that a row belongs to beside its own, at most.
-const SECONDS: usize = 2;
+const SECONDS: usize = 1;
 
 /// Members that a group's mean is drawn to the mean of all with.
 const PRIOR: f64 = 4.0;
@@ -47,10 +47,10 @@ impl Groups<'_> {
 
     /// The clusters: each group's rows, and rows of near groups that belong to it, too, as far as there is room.
     ///
-    /// How close the members of a group are to its centre (each without its own share in it) is taken to vary about the group's mean with the variance of all groups.
-    /// A row that is no farther than the mean is as likely there as can be; beyond, the likelihood falls as the normal density does.
-    /// Its probability is that likelihood over the sum of the likelihoods of its own and the near groups. It belongs to those at which that is over 0.1, its own first
-    /// and two more at most; the most probable are let in first.
+    /// How close a member is to the centre of the others of its group is taken to vary about the group's mean by Laplace's distribution, with the mean deviation of
+    /// all groups. A row that is no farther than the mean is as likely there as can be; beyond, the likelihood falls with e to the power of how many mean deviations it is
+    /// farther. Its probability in a group is the likelihood there over the sum of those in its own and the near groups. Where that is over a quarter in another group,
+    /// its best other one, it belongs there, too; the most probable are let in first.
     pub fn soften(self, near: &[Vec<u32>], crew: &Crew, tick: &mut dyn FnMut()) -> Vec<Cluster> {
         let dim = self.vectors.dim();
         let mut close: Vec<Vec<Close>> = vec![vec![]; self.rows.len()];
@@ -85,14 +85,11 @@ impl Groups<'_> {
             let known = if close.len() > 1 { &close[..] } else { &[] };
             known
                 .iter()
-                .map(|close| (f64::from(close.own) - mean).powi(2))
+                .map(|close| (f64::from(close.own) - mean).abs())
                 .sum::<f64>()
         };
-        let variance = (close.iter().zip(&means).map(spread).sum::<f64>() / count).max(1e-6);
-        let likelihood = |group: usize, cosine: f32| {
-            let beyond = (means[group] - f64::from(cosine)).max(0.0);
-            libm::exp(-beyond * beyond / (2.0 * variance))
-        };
+        let spread = (close.iter().zip(&means).map(spread).sum::<f64>() / count).max(1e-3);
+        let likelihood = |group: usize, cosine: f32| libm::exp(-(means[group] - f64::from(cosine)).max(0.0) / spread);
 
         // (probability, row, group) of second memberships, and the probability of each row in its own group.
         let mut found: Vec<(Vec<f32>, Vec<(f32, u32, u32)>)> = vec![Default::default(); self.rows.len()];
@@ -152,13 +149,13 @@ impl Groups<'_> {
                 cluster.push(Member { row, weight });
             }
         }
-        clusters.retain(|cluster| !cluster.is_empty());
         for (i, cluster) in clusters.iter_mut().enumerate() {
             if i.is_multiple_of(1024) {
                 tick();
             }
             cluster.sort_unstable_by_key(|member| member.row);
         }
+        drop_parts(&mut clusters, self.vectors.len());
         clusters
     }
 
@@ -181,4 +178,28 @@ impl Groups<'_> {
             0.0
         }
     }
+}
+
+/// Drops clusters whose rows are all in another one, too; of equal ones the later. Rows of `rows` are members.
+fn drop_parts(clusters: &mut Vec<Cluster>, rows: usize) {
+    let mut of_row: Vec<Vec<u32>> = vec![vec![]; rows];
+    for (at, cluster) in clusters.iter().enumerate() {
+        cluster
+            .iter()
+            .for_each(|member| of_row[member.row as usize].push(at as u32));
+    }
+    for at in 0..clusters.len() {
+        let Some(first) = clusters[at].first() else { continue };
+        let is_in = |other: &&u32| {
+            let (other, own) = (&clusters[**other as usize], &clusters[at]);
+            let has = |member: &Member| other.binary_search_by_key(&member.row, |other| other.row).is_ok();
+            other.len() >= own.len() && own.iter().all(has)
+        };
+        // Equal ones are parts of each other: the one that is dropped is not looked at again.
+        let others = of_row[first.row as usize].iter().filter(|&&other| other as usize != at);
+        if others.clone().find(is_in).is_some() {
+            clusters[at].clear();
+        }
+    }
+    clusters.retain(|cluster| !cluster.is_empty());
 }
