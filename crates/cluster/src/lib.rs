@@ -3,11 +3,17 @@
 //! [`Vectors`] holds the rows of one level, [`greedy()`] groups them, and [`build`] repeats grouping and summarising until one root is left.
 #![forbid(unsafe_code)]
 
+pub mod bisect;
+mod cells;
 pub mod greedy;
+mod groups;
+mod halve;
 pub mod limits;
+mod soft;
 pub mod tree;
 pub mod vectors;
 
+pub use bisect::bisect;
 pub use greedy::greedy;
 pub use limits::{Cluster, Limits, Member};
 pub use tree::{BuildError, Method, Options, Parent, Summarize, build, bytes_needed};

@@ -103,6 +103,23 @@ pub fn dot(a: &[f32], b: &[f32]) -> f32 {
     sums.iter().sum()
 }
 
+/// Adds `row` to `sum`.
+pub fn add(sum: &mut [f32], row: &[f32]) {
+    sum.iter_mut().zip(row).for_each(|(sum, x)| *sum += x);
+}
+
+/// Which of `centers` has the greatest product with `row`, the first of equals, and the product.
+pub fn nearest(row: &[f32], centers: &[Vec<f32>]) -> (usize, f32) {
+    let mut found = (0, f32::NEG_INFINITY);
+    for (at, center) in centers.iter().enumerate() {
+        let product = dot(row, center);
+        if product > found.1 {
+            found = (at, product);
+        }
+    }
+    found
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -1,0 +1,184 @@
+//! From groups to clusters: no row stays alone, and one that stands between groups belongs to several.
+
+use crate::groups::Groups;
+use crate::limits::{Cluster, Member};
+use crate::vectors::dot;
+use graphrag_linear::Crew;
+
+/// The least probability with which a row belongs to a second group, as in RAPTOR.
+const THRESHOLD: f64 = 0.1;
+
+/// Groups that a row belongs to beside its own, at most.
+const SECONDS: usize = 2;
+
+/// Members that a group's mean is drawn to the mean of all with.
+const PRIOR: f64 = 4.0;
+
+/// What is known of a row's closeness to groups.
+#[derive(Clone, Copy, Default)]
+struct Close {
+    row: u32,
+    /// Cosine with the centre that the group has without the row.
+    own: f32,
+}
+
+impl Groups<'_> {
+    /// Groups of one join the best near group that has room, or are put together in pairs; at most one is left.
+    pub fn settle(&mut self, near: &[Vec<u32>], tick: &mut dyn FnMut()) {
+        for group in 0..self.rows.len() {
+            let [row] = self.rows[group][..] else { continue };
+            tick();
+            let others = near[group].iter().map(|&other| other as usize);
+            let best = others
+                .filter(|&other| !self.rows[other].is_empty() && self.has_room(other, row))
+                .map(|other| (self.gain(other, row), other))
+                .max_by(|a, b| a.0.total_cmp(&b.0).then(b.1.cmp(&a.1)));
+            if let Some((_, to)) = best {
+                self.go(row, group, to);
+            }
+        }
+        let single: Vec<usize> = (0..self.rows.len())
+            .filter(|&group| self.rows[group].len() == 1)
+            .collect();
+        for pair in single.chunks_exact(2) {
+            self.go(self.rows[pair[1]][0], pair[1], pair[0]);
+        }
+    }
+
+    /// The clusters: each group's rows, and rows of near groups that belong to it, too, as far as there is room.
+    ///
+    /// How close the members of a group are to its centre (each without its own share in it) is taken to vary about the group's mean with the variance of all groups.
+    /// A row that is no farther than the mean is as likely there as can be; beyond, the likelihood falls as the normal density does.
+    /// Its probability is that likelihood over the sum of the likelihoods of its own and the near groups. It belongs to those at which that is over 0.1, its own first
+    /// and two more at most; the most probable are let in first.
+    pub fn soften(self, near: &[Vec<u32>], crew: &Crew, tick: &mut dyn FnMut()) -> Vec<Cluster> {
+        let dim = self.vectors.dim();
+        let mut close: Vec<Vec<Close>> = vec![vec![]; self.rows.len()];
+        crew.share(
+            tick,
+            close.iter_mut().enumerate(),
+            || (),
+            |(), (group, close), pace| {
+                pace.step(self.rows[group].len() * dim)?;
+                close.extend(self.rows[group].iter().map(|&row| Close {
+                    row,
+                    own: self.cosine_without(group, row),
+                }));
+                Ok(())
+            },
+        );
+        let all = || {
+            close
+                .iter()
+                .filter(|close| close.len() > 1)
+                .flatten()
+                .map(|close| f64::from(close.own))
+        };
+        let count = all().count().max(1) as f64;
+        let mean = all().sum::<f64>() / count;
+        let of_group = |close: &Vec<Close>| {
+            let known = if close.len() > 1 { &close[..] } else { &[] };
+            (known.iter().map(|close| f64::from(close.own)).sum::<f64>() + PRIOR * mean) / (known.len() as f64 + PRIOR)
+        };
+        let means: Vec<f64> = close.iter().map(of_group).collect();
+        let spread = |(close, mean): (&Vec<Close>, &f64)| {
+            let known = if close.len() > 1 { &close[..] } else { &[] };
+            known
+                .iter()
+                .map(|close| (f64::from(close.own) - mean).powi(2))
+                .sum::<f64>()
+        };
+        let variance = (close.iter().zip(&means).map(spread).sum::<f64>() / count).max(1e-6);
+        let likelihood = |group: usize, cosine: f32| {
+            let beyond = (means[group] - f64::from(cosine)).max(0.0);
+            libm::exp(-beyond * beyond / (2.0 * variance))
+        };
+
+        // (probability, row, group) of second memberships, and the probability of each row in its own group.
+        let mut found: Vec<(Vec<f32>, Vec<(f32, u32, u32)>)> = vec![Default::default(); self.rows.len()];
+        crew.share(
+            tick,
+            found.iter_mut().zip(&close).enumerate(),
+            || (),
+            |(), (group, (found, close)), pace| {
+                for of in close {
+                    pace.step((near[group].len() + 1) * dim)?;
+                    let own = likelihood(group, of.own);
+                    let mut others: Vec<(f64, u32)> = near[group]
+                        .iter()
+                        .filter(|&&other| self.rows[other as usize].len() > 1)
+                        .map(|&other| (likelihood(other as usize, self.cosine(other as usize, of.row)), other))
+                        .collect();
+                    let sum = own + others.iter().map(|other| other.0).sum::<f64>();
+                    if sum == 0.0 {
+                        found.0.push(1.0);
+                        continue;
+                    }
+                    others.retain(|other| other.0 > THRESHOLD * sum);
+                    others.sort_unstable_by(|a, b| b.0.total_cmp(&a.0).then(a.1.cmp(&b.1)));
+                    others.truncate(SECONDS);
+                    found.0.push(((own / sum) as f32).max(f32::MIN_POSITIVE));
+                    found.1.extend(
+                        others
+                            .iter()
+                            .map(|&(likelihood, other)| ((likelihood / sum) as f32, of.row, other)),
+                    );
+                }
+                Ok(())
+            },
+        );
+        let mut clusters: Vec<Cluster> = Vec::with_capacity(self.rows.len());
+        let mut wishes = Vec::new();
+        for ((weights, seconds), close) in found.into_iter().zip(&close) {
+            clusters.push(
+                close
+                    .iter()
+                    .zip(weights)
+                    .map(|(close, weight)| Member { row: close.row, weight })
+                    .collect(),
+            );
+            wishes.extend(seconds);
+        }
+        wishes.sort_unstable_by(|a, b| b.0.total_cmp(&a.0).then(a.1.cmp(&b.1)).then(a.2.cmp(&b.2)));
+        let mut tokens = self.tokens.clone();
+        for (i, (weight, row, group)) in wishes.into_iter().enumerate() {
+            if i.is_multiple_of(4096) {
+                tick();
+            }
+            let (cluster, tokens) = (&mut clusters[group as usize], &mut tokens[group as usize]);
+            let size = self.counted(row);
+            if self.limits.hold(cluster.len() + 1, *tokens + size) {
+                *tokens += size;
+                cluster.push(Member { row, weight });
+            }
+        }
+        clusters.retain(|cluster| !cluster.is_empty());
+        for (i, cluster) in clusters.iter_mut().enumerate() {
+            if i.is_multiple_of(1024) {
+                tick();
+            }
+            cluster.sort_unstable_by_key(|member| member.row);
+        }
+        clusters
+    }
+
+    fn cosine(&self, group: usize, row: u32) -> f32 {
+        let length = self.squares[group].sqrt();
+        if length > 0.0 {
+            dot(self.sum(group), self.vectors.row(row)) / length
+        } else {
+            0.0
+        }
+    }
+
+    /// The cosine of a member with the centre of the others; 0 without others.
+    fn cosine_without(&self, group: usize, row: u32) -> f32 {
+        let along = dot(self.sum(group), self.vectors.row(row));
+        let rest = (self.squares[group] - 2.0 * along + 1.0).max(0.0).sqrt();
+        if self.rows[group].len() > 1 && rest > 1e-6 {
+            (along - 1.0) / rest
+        } else {
+            0.0
+        }
+    }
+}
