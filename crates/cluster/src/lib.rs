@@ -5,10 +5,12 @@
 
 pub mod greedy;
 pub mod limits;
+pub mod mixture;
 pub mod tree;
 pub mod vectors;
 
 pub use greedy::greedy;
 pub use limits::{Cluster, Limits, Member};
+pub use mixture::mixture;
 pub use tree::{BuildError, Method, Options, Parent, Summarize, build, bytes_needed};
 pub use vectors::{ShapeError, Vectors};
