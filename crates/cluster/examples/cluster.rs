@@ -6,7 +6,7 @@
 //! Each membership is a line on the standard output: cluster, row, weight. On the standard error is one line of JSON: seconds, seconds of work of
 //! all threads, clusters, and megabytes held at most beyond what was held when the vectors had been read.
 
-use graphrag_cluster::{Cluster, Limits, Member, Vectors, bisect, greedy};
+use graphrag_cluster::{Cluster, Limits, Member, Vectors, bisect, greedy, mixture};
 use graphrag_linear::Crew;
 use std::error::Error;
 use std::fs::{File, read, read_to_string};
@@ -17,7 +17,7 @@ use std::process::exit;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-const USAGE: &str = "usage: cluster bisect|greedy FILE DIM TOKENS LIMIT SEED THREADS";
+const USAGE: &str = "usage: cluster bisect|mixture|greedy FILE DIM TOKENS LIMIT SEED THREADS";
 
 /// The values of a file, read in pieces, so that it is never held twice: that would hide what clustering holds.
 fn values(path: &str) -> Result<Vec<f32>, Box<dyn Error>> {
@@ -89,6 +89,7 @@ fn run(arguments: &[String]) -> Result<(), Box<dyn Error>> {
     let (held, worked, begin) = (peak(), cpu_seconds(crew.threads.get()), Instant::now());
     let clusters: Vec<Cluster> = match method.as_str() {
         "bisect" => bisect(&vectors, &sizes, &limits, seed, &crew, &mut || ()),
+        "mixture" => mixture(&vectors, &sizes, &limits, seed, &crew, &mut || ()),
         "greedy" => {
             // It knows no limit, only a number of rows: as many as the limit holds on average.
             let mean = sizes.iter().map(|&size| u64::from(size)).sum::<u64>() / (vectors.len() as u64).max(1);
