@@ -197,36 +197,48 @@ def cpu_seconds():
     return used.ru_utime + used.ru_stime
 
 
-def run_peer(file, dim, answer):
-    """In a process of its own: clusters a file, and writes the memberships with what they took."""
+def run_peer():
+    """In a process of its own: clusters each file that standard input names, and writes the memberships with what they took."""
+    import ctypes
     import warnings
+    import umap
     warnings.filterwarnings("ignore")
-    x = np.fromfile(file, "<f4").reshape(-1, dim)
+    tasks = json.load(sys.stdin)
     rng = np.random.default_rng(1)
-    recipe(rng.standard_normal((200, dim), dtype=np.float32))
-    if len(x) >= 4096:
-        # From here on UMAP looks for neighbours by another library.
-        import umap
+    recipe(rng.standard_normal((60, DIM), dtype=np.float32))
+    if any(rows >= 4096 for _, rows, _ in tasks):
+        # From here on UMAP finds neighbours by another library.
         umap.UMAP(n_neighbors=5, metric="cosine", n_epochs=1).fit_transform(rng.standard_normal((4100, 8), dtype=np.float32))
-    pathlib.Path("/proc/self/clear_refs").write_text("5")  # The peak starts anew from here.
-    resident, cpu, began = memory("VmRSS"), cpu_seconds(), time.perf_counter()
-    members = recipe(x)
-    took = {"wall": time.perf_counter() - began, "cpu": cpu_seconds() - cpu, "extra": memory("VmHWM") - resident}
-    np.savez(answer, members=members, **took)
-
-
-def peer(a_set, run, cache, only_read):
-    answer = cache / "peer" / f"{a_set.name}.{run}.npz"
-    if not answer.exists():
-        if only_read:
-            return None
-        answer.parent.mkdir(parents=True, exist_ok=True)
-        part = answer.with_suffix(".part.npz")
-        subprocess.run([sys.executable, __file__, "--run-peer", str(a_set.file), str(a_set.dim), str(part)], check=True,
-                       env={**os.environ, **ONE_THREAD})
+    for file, rows, answer in tasks:
+        x = np.fromfile(file, "<f4").reshape(rows, -1)
+        # What an earlier run has freed does not count, and the peak starts anew.
+        ctypes.CDLL(None).malloc_trim(0)
+        pathlib.Path("/proc/self/clear_refs").write_text("5")
+        resident, cpu, began = memory("VmRSS"), cpu_seconds(), time.perf_counter()
+        members = recipe(x)
+        took = {"wall": time.perf_counter() - began, "cpu": cpu_seconds() - cpu, "extra": memory("VmHWM") - resident}
+        part = pathlib.Path(answer).with_suffix(".part.npz")
+        np.savez(part, members=members, load=os.getloadavg()[0], **took)
         part.replace(answer)
-    found = np.load(answer)
-    return measured(a_set, found["members"], LIMIT, {name: float(found[name]) for name in ("wall", "cpu", "extra")})
+
+
+def answer_of(cache, a_set, run):
+    return cache / "peer" / f"{a_set.name}.{run}.npz"
+
+
+def ask_peer(cache, wanted):
+    """Has the recipe run for (set, run) where the cache has no answer."""
+    tasks = [(str(a_set.file), a_set.rows, str(answer_of(cache, a_set, run))) for a_set, run in wanted
+             if not answer_of(cache, a_set, run).exists()]
+    if tasks:
+        (cache / "peer").mkdir(parents=True, exist_ok=True)
+        subprocess.run([sys.executable, __file__, "--run-peer"], input=json.dumps(tasks), text=True, check=True,
+                       env={**os.environ, **ONE_THREAD})
+
+
+def peers(cache, a_set, runs):
+    answers = [np.load(answer) for run in range(runs) if (answer := answer_of(cache, a_set, run)).exists()]
+    return [measured(a_set, found["members"], LIMIT, {name: float(found[name]) for name in ("wall", "cpu", "extra")}) for found in answers]
 
 
 # --- Ours ---
@@ -335,11 +347,11 @@ def main():
     parser.add_argument("--runs", type=int, default=3)
     parser.add_argument("--threads", type=int, default=1, help="of ours; the recipe has one")
     parser.add_argument("--peer-up-to", type=int, default=5_000, metavar="ROWS")
-    parser.add_argument("--run-peer", nargs=3, help=argparse.SUPPRESS)
+    parser.add_argument("--run-peer", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.run_peer:
-        file, dim, answer = options.run_peer
-        return run_peer(file, int(dim), answer)
+        run_peer()
+        return
 
     sets = options.cache / "sets"
     makers = []
@@ -350,17 +362,10 @@ def main():
             elif n <= 5_000:
                 makers.append((f"debian_{n}", lambda n=n: of_packages(n)))
     makers += [(folder.name, lambda folder=folder: of_folder(folder)) for folder in options.folders]
-    if options.make:
-        for name, make in makers:
-            Set(sets, name, make)
-        return
-
-    if options.peer:
-        for run in range(options.runs):
-            for name, make in makers:
-                a_set = Set(sets, name, make)
-                if a_set.rows <= options.peer_up_to:
-                    peer(a_set, run, options.cache, False)
+    if options.make or options.peer:
+        made = [Set(sets, name, make) for name, make in makers]
+        if options.peer:
+            ask_peer(options.cache, [(a_set, run) for run in range(options.runs) for a_set in made if a_set.rows <= options.peer_up_to])
         return
 
     ours = Ours(built(), options.threads)
@@ -370,14 +375,16 @@ def main():
     print("| --- | --- " + "| ---: " * len(COLUMNS) + "|")
     for name, make in makers:
         a_set = Set(sets, name, make)
-        peers = []
+        found = []
         if a_set.rows <= options.peer_up_to:
-            peers = [found for run in range(options.runs) if (found := peer(a_set, run, options.cache, options.ours))]
-        if peers:
-            line(name, "published recipe", peers)
+            if not options.ours:
+                ask_peer(options.cache, [(a_set, run) for run in range(options.runs)])
+            found = peers(options.cache, a_set, options.runs)
+        if found:
+            line(name, "published recipe", found)
         for method in methods:
-            if peers:
-                line(name, f"{method}, = k", [ours.with_clusters(method, a_set, found["k"], run) for run, found in enumerate(peers)])
+            if found:
+                line(name, f"{method}, = k", [ours.with_clusters(method, a_set, peer["k"], run) for run, peer in enumerate(found)])
             line(name, method, [ours(method, a_set, LIMIT, run) for run in range(options.runs)])
 
 
