@@ -43,7 +43,10 @@ fn planted(n: usize, dim: usize, topics: usize, per_field: usize, noise: f32, se
     let mut data = Vec::with_capacity(n * dim);
     for i in 0..n {
         let own = normal.vector(dim);
-        data.extend(centres[i % topics].iter().zip(&own).map(|(x, y)| x + noise * y));
+        let topic = i % topics;
+        let other = if i % 10 == 0 { (topic / per_field * per_field + i / 10 % per_field) % topics } else { topic };
+        let between = centres[topic].iter().zip(&centres[other]).map(|(x, y)| (x + y) / 2.0);
+        data.extend(between.zip(&own).map(|(x, y)| x + noise * y));
     }
     Vectors::new(dim, data, &mut || ()).unwrap()
 }
@@ -67,6 +70,24 @@ fn times() {
         cluster.iter().for_each(|m| counts[m.row as usize % topics] += 1);
         pure += counts.iter().max().unwrap();
     }
+    let (mut both, mut bridges) = (0, 0);
+    let mut homes = vec![vec![]; n];
+    let mut tops = vec![0; clusters.len()];
+    for (c, cluster) in clusters.iter().enumerate() {
+        let mut counts = vec![0; topics];
+        cluster.iter().for_each(|m| counts[m.row as usize % topics] += 1);
+        tops[c] = (0..topics).max_by_key(|&t| counts[t]).unwrap();
+        cluster.iter().for_each(|m| homes[m.row as usize].push(c));
+    }
+    for i in (0..n).step_by(10) {
+        let topic = i % topics;
+        let other = (topic / 6 * 6 + i / 10 % 6) % topics;
+        if other != topic {
+            bridges += 1;
+            both += usize::from(homes[i].iter().any(|&c| tops[c] == topic) && homes[i].iter().any(|&c| tops[c] == other));
+        }
+    }
+    println!("both {both} of {bridges}; sizes {:?}", { let mut s: Vec<usize> = clusters.iter().map(Vec::len).collect(); s.sort(); (s[0], s[s.len()/4], s[s.len()/2]) });
     println!(
         "n {n} noise {noise}: {took:?}, {} clusters, multiplicity {:.3}, purity {:.4}, most {}",
         clusters.len(),
