@@ -92,9 +92,13 @@ impl Gaussians {
             for point in points {
                 pace.step(means.len() * D + size_of::<Moments>() / size_of::<f64>())?;
                 let distances = means.iter().map(|mean| distance(point, mean));
-                let (nearest, _) = distances.enumerate().fold((0, f64::INFINITY), |least, (j, x)| {
-                    if x < least.1 { (j, x) } else { least }
-                });
+                let (nearest, _) =
+                    distances.enumerate().fold(
+                        (0, f64::INFINITY),
+                        |least, (j, x)| {
+                            if x < least.1 { (j, x) } else { least }
+                        },
+                    );
                 add(&mut moments[nearest], 1.0, &products(point));
             }
             let old = means.clone();
