@@ -195,10 +195,10 @@ fn rows_without_a_direction_come_last() {
 
 #[test]
 fn planted_topics_are_found() {
-    for noise in [0.3, 1.0, 2.0] {
-        let clusters = checked(&planted(600, 64, 12, noise), &[100; 600], &WIDE, 3);
+    for noise in [0.3, 1.0, 1.5] {
+        let clusters = checked(&planted(600, 384, 12, noise), &[100; 600], &WIDE, 3);
         assert!(
-            clusters.len() <= 20 && purity(&clusters, 12) > 0.9,
+            (12..=16).contains(&clusters.len()) && purity(&clusters, 12) > 0.98,
             "{} clusters of purity {} at noise {noise}",
             clusters.len(),
             purity(&clusters, 12)
@@ -215,26 +215,35 @@ fn planted_topics_are_found() {
 }
 
 #[test]
-fn a_row_between_two_topics_is_in_both() {
+fn rows_between_two_topics_are_in_both() {
     let mut normal = Normal(3);
-    let dim = 16;
+    let (dim, topical, steps) = (16, 400, 20);
     let mut data = vec![];
-    for i in 0..400 {
-        let mut row: Vec<f32> = normal.vector(dim).iter().map(|x| x * 0.5).collect();
+    for i in 0..topical {
+        let mut row = normal.vector(dim);
         row[i % 2] += 1.0;
         data.extend(row);
     }
-    let mut between = vec![0.0; dim];
-    between[..2].fill(1.0);
-    data.extend(between);
-    let clusters = checked(&vectors(dim, data), &[100; 401], &WIDE, 1);
-    assert!(purity(&clusters, 2) > 0.95);
-    let topics: Vec<u32> = clusters
-        .iter()
-        .filter(|cluster| rows(cluster).contains(&400))
-        .map(|cluster| cluster[0].row % 2)
+    // From the one topic to the other.
+    for step in 0..=steps {
+        let mut row = vec![0.0; dim];
+        row[0] = 1.0 - step as f32 / steps as f32;
+        row[1] = 1.0 - row[0];
+        data.extend(row);
+    }
+    let n = topical + steps + 1;
+    let clusters = checked(&vectors(dim, data), &vec![100; n], &WIDE, 1);
+    assert_eq!(clusters.len(), 2);
+    let holds = |cluster: &Cluster, row: usize| rows(cluster).contains(&(row as u32));
+    let both: Vec<usize> = (0..=steps)
+        .filter(|step| clusters.iter().all(|cluster| holds(cluster, topical + step)))
         .collect();
-    assert_eq!(topics, [0, 1]);
+    assert!(
+        !both.is_empty() && both.iter().all(|step| (5..=15).contains(step)),
+        "{both:?}"
+    );
+    let alone = (0..topical).filter(|&row| holds(&clusters[row % 2], row) && !holds(&clusters[1 - row % 2], row));
+    assert!(alone.count() * 10 > topical * 9);
 }
 
 /// The variance along the directions is that along the eigenvectors of the covariance.
@@ -275,7 +284,7 @@ fn components_are_the_principal_ones() {
     for i in 0..D {
         let variance: f64 = points.iter().map(|point| point[i] * point[i]).sum();
         assert!(
-            (variance / values[i] - 1.0).abs() < 0.02,
+            (variance / values[i] - 1.0).abs() < 0.05,
             "{variance}, not {}",
             values[i]
         );
@@ -293,7 +302,7 @@ fn it_ticks_while_it_works() {
         &crew(1),
         &mut || ticks += 1,
     );
-    assert!(ticks > 50, "{ticks}");
+    assert!(ticks > 20, "{ticks}");
 }
 
 #[test]
