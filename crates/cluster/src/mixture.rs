@@ -64,7 +64,15 @@ pub fn mixture(
         }
         vectors.has_direction(row)
     });
-    let whole = |rows: Vec<u32>| rows.into_iter().map(|row| Label { row, weight: 1.0, best: true }).collect();
+    let whole = |rows: Vec<u32>| {
+        rows.into_iter()
+            .map(|row| Label {
+                row,
+                weight: 1.0,
+                best: true,
+            })
+            .collect()
+    };
     if vectors.len() <= D + 1 {
         let all: Vec<Label> = whole((0..vectors.len() as u32).collect());
         if all.is_empty() {
@@ -189,8 +197,9 @@ impl Division<'_> {
         if labels.len() > D + 1 {
             let sample: Vec<Point> = sample.iter().map(|&i| points[i]).collect();
             let gaussians = Gaussians::fit(&sample, self.vectors.dim().min(D), self.seed, pace)?;
-            let parts = by_mixture(gaussians, &labels, &points, pace)?;
-            if parts.iter().all(|part| part.len() * 8 <= labels.len() * 7) {
+            if let Some(parts) = by_mixture(gaussians, &labels, &points, pace)?
+                && parts.iter().all(|part| part.len() * 8 <= labels.len() * 7)
+            {
                 return Ok(parts);
             }
         }
@@ -241,12 +250,7 @@ impl Division<'_> {
     }
 
     /// Makes clusters of the groups, which are within the limits.
-    fn settle(
-        &self,
-        groups: Vec<Vec<Label>>,
-        undirected: Vec<u32>,
-        pace: &mut Pace,
-    ) -> Result<Vec<Cluster>, Stopped> {
+    fn settle(&self, groups: Vec<Vec<Label>>, undirected: Vec<u32>, pace: &mut Pace) -> Result<Vec<Cluster>, Stopped> {
         let mut clusters: Vec<Cluster> = vec![];
         let mut single = vec![];
         for labels in groups {
@@ -293,13 +297,7 @@ impl Division<'_> {
     }
 
     /// Adds a row to the nearest by mean cosine of the clusters that are near in the tree of divisions and have room.
-    fn join(
-        &self,
-        member: Member,
-        place: usize,
-        clusters: &mut [Cluster],
-        pace: &mut Pace,
-    ) -> Result<bool, Stopped> {
+    fn join(&self, member: Member, place: usize, clusters: &mut [Cluster], pace: &mut Pace) -> Result<bool, Stopped> {
         let mut nearest: Option<(f32, &mut Cluster)> = None;
         let end = clusters.len().min(place + WINDOW);
         for cluster in &mut clusters[place.saturating_sub(WINDOW)..end] {
@@ -356,17 +354,14 @@ impl Division<'_> {
     }
 }
 
-/// The parts of a group by the components of a mixture, without those that are the best of fewer than two rows.
+/// The parts of a group by the components of a mixture, without those that are the best of fewer than two rows; if they are two or more.
 fn by_mixture(
     mut gaussians: Gaussians,
     labels: &[Label],
     points: &[Point],
     pace: &mut Pace,
-) -> Result<Vec<Vec<Label>>, Stopped> {
-    loop {
-        if gaussians.len() < 2 {
-            return Ok(vec![labels.to_vec()]);
-        }
+) -> Result<Option<Vec<Vec<Label>>>, Stopped> {
+    while gaussians.len() > 1 {
         let mut parts = vec![vec![]; gaussians.len()];
         let mut shares = vec![[0.0; EIGHT]; gaussians.len()];
         for (labels, points) in labels.chunks(EIGHT).zip(points.chunks(EIGHT)) {
@@ -393,8 +388,19 @@ fn by_mixture(
             .map(|part| part.iter().filter(|label| label.best).nth(1).is_some())
             .collect();
         if keep.iter().all(|&keep| keep) {
-            return Ok(parts);
+            return Ok(Some(parts));
         }
         gaussians.retain(&keep);
     }
+    Ok(None)
+}
+
+/// Bytes that [`mixture()`] holds at most besides the vectors and sizes of `rows` rows of `dim` dimensions. It seldom comes near,
+/// as hardly a row is in as many clusters as the threshold allows.
+pub fn bytes_needed(rows: usize, dim: usize, threads: usize) -> usize {
+    // A row is in ten groups, before and after they are divided, with room to grow; and is projected.
+    let row = 10 * 3 * size_of::<Label>() + size_of::<Point>() + 4 * size_of::<usize>();
+    let thread = rows.min(SAMPLE).saturating_mul(2 * size_of::<Point>());
+    let thread = thread.saturating_add(Reduction::bytes(dim));
+    rows.saturating_mul(row).saturating_add(threads.saturating_mul(thread))
 }

@@ -20,8 +20,8 @@ const TOLERANCE: f64 = 1e-3;
 
 const MAX_ITERATIONS: usize = 100;
 
-/// Components at most, but for one.
-const MAX_COMPONENTS: usize = 50;
+/// Components at most.
+const MAX_COMPONENTS: usize = 49;
 
 /// Passes of k-means that a start is given.
 const START_PASSES: usize = 10;
@@ -29,8 +29,8 @@ const START_PASSES: usize = 10;
 /// Numbers of components that are tried beyond the best.
 const PATIENCE: usize = 3;
 
-/// Below this a logarithm of a share is the logarithm of nothing: e^-36 is the precision of 1.
-const NOTHING: f64 = -36.0;
+/// A component whose logarithm is so much below the greatest has no share: e^-16 is the precision of the values, which are f32.
+const NOTHING: f64 = -16.0;
 
 /// Sums over points: of their shares, their values and the products of their values.
 type Moments = [f64; 1 + D + D * (D + 1) / 2];
@@ -53,15 +53,12 @@ impl Gaussians {
     /// `dimensions` of the points' values count; the others are 0.
     pub fn fit(points: &[Point], dimensions: usize, seed: u64, pace: &mut Pace) -> Result<Self, Stopped> {
         let n = points.len() as f64;
-        let most: usize = std::env::var("KDIV").ok().map_or(MAX_COMPONENTS.min(points.len()) - 1, |s| {
-            (points.len() / s.parse::<usize>().unwrap()).clamp(1, MAX_COMPONENTS - 1)
-        });
-        let patience = std::env::var("PATIENCE").ok().map_or(PATIENCE, |s| s.parse().unwrap());
+        let most = (points.len() / (dimensions + 1)).min(MAX_COMPONENTS);
         let mut seeds = Seeds::new(points, seed);
         let mut best: Option<(f64, Self)> = None;
         let mut best_k = 0;
         for k in 1..=most {
-            if k > best_k + patience || !seeds.draw(points, pace)? {
+            if k > best_k + PATIENCE || !seeds.draw(points, pace)? {
                 break;
             }
             let (likelihood, mixture) = Self::start(points, &seeds.drawn, pace)?.refine(points, pace)?;
@@ -95,9 +92,13 @@ impl Gaussians {
             for point in points {
                 pace.step(means.len() * D + size_of::<Moments>() / size_of::<f64>())?;
                 let distances = means.iter().map(|mean| distance(point, mean));
-                let (nearest, _) = distances.enumerate().fold((0, f64::INFINITY), |least, (j, x)| {
-                    if x < least.1 { (j, x) } else { least }
-                });
+                let (nearest, _) =
+                    distances.enumerate().fold(
+                        (0, f64::INFINITY),
+                        |least, (j, x)| {
+                            if x < least.1 { (j, x) } else { least }
+                        },
+                    );
                 add(&mut moments[nearest], 1.0, &products(point));
             }
             let old = means.clone();

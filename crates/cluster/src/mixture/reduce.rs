@@ -91,6 +91,11 @@ impl Reduction {
         Ok(Self { mean, directions })
     }
 
+    /// Bytes that are needed at once to find the components of rows of `dim` dimensions: directions, their images, and these in f64.
+    pub fn bytes(dim: usize) -> usize {
+        dim.saturating_mul(COLUMNS * (2 * size_of::<f32>() + size_of::<f64>()) + size_of::<f64>())
+    }
+
     /// The components of each of `rows`.
     pub fn project(
         &self,
