@@ -1,6 +1,6 @@
 //! Groups vectors and builds the tree of summaries over them, as RAPTOR does, without Postgres and without a model.
 //!
-//! [`Vectors`] holds the rows of one level, [`greedy()`] groups them, and [`build`] repeats grouping and summarising until one root is left.
+//! [`Vectors`] holds the rows of one level, [`bisect()`], [`mixture()`] or [`greedy()`] groups them, and [`build`] repeats grouping and summarising until one root is left.
 #![forbid(unsafe_code)]
 
 pub mod bisect;
@@ -9,6 +9,7 @@ pub mod greedy;
 mod groups;
 mod halve;
 pub mod limits;
+pub mod mixture;
 mod seeds;
 mod soft;
 pub mod tree;
@@ -17,5 +18,6 @@ pub mod vectors;
 pub use bisect::bisect;
 pub use greedy::greedy;
 pub use limits::{Cluster, Limits, Member};
+pub use mixture::mixture;
 pub use tree::{BuildError, Method, Options, Parent, Summarize, build, bytes_needed};
 pub use vectors::{ShapeError, Vectors};
