@@ -32,16 +32,20 @@ const WINDOW: usize = 8;
 ///
 /// What is not RAPTOR's:
 ///
-/// * The reduction is to principal components (of the centred unit vectors) and not UMAP, whose neighbours and gradient steps depend
-///   on the order of threads and take minutes, after which posteriors are near 0 or 1, so that hardly a row is in two clusters,
-///   and which projects no further row in the same way.
+/// * The reduction is to principal components (of the centred unit vectors) and not UMAP, whose neighbours and gradient steps are not
+///   seeded, depend on the order of threads and take minutes, which pulls clusters apart until posteriors are 0 or 1 and no row is in two
+///   of them, and which projects no further row in the same way.
 /// * The threshold holds for the product of a row's posteriors over the steps, which is a member's weight: a row is in fewer than ten
 ///   clusters besides its best one, however often clusters are divided.
+/// * A mixture has at most one component for 11 rows, and its size is looked for until three more components haven't made the criterion less.
 /// * Of more than 5,000 rows, a sample that depends on the seed finds the mixture, which then takes in all.
 /// * A component that is the best of fewer than two rows is left out; so each cluster is the best of two rows or more,
 ///   but for at most one, and there are at most n / 2 clusters, rounded up. A cluster whose rows are all in another is left out.
 /// * A cluster over the limits gives up the least probable of the rows that have their best elsewhere, if that is enough. If a
 ///   mixture leaves 7/8 of it together, it is cut in two along its first principal component, at the median of tokens.
+///
+/// The time for a row depends little on their number: the rows are projected, and mixtures fitted, a few times. What is held besides
+/// the vectors: see [`bytes_needed`].
 ///
 /// Clusters come by their first row, then the rest. Rows without a direction come last, in row order, as many together as the limits hold.
 pub fn mixture(
@@ -198,6 +202,7 @@ impl Division<'_> {
             let sample: Vec<Point> = sample.iter().map(|&i| points[i]).collect();
             let gaussians = Gaussians::fit(&sample, self.vectors.dim().min(D), self.seed, pace)?;
             if let Some(parts) = by_mixture(gaussians, &labels, &points, pace)?
+                // Or else a group could be divided row by row.
                 && parts.iter().all(|part| part.len() * 8 <= labels.len() * 7)
             {
                 return Ok(parts);
@@ -390,7 +395,7 @@ fn by_mixture(
         if keep.iter().all(|&keep| keep) {
             return Ok(Some(parts));
         }
-        gaussians.retain(&keep);
+        gaussians.retain(keep);
     }
     Ok(None)
 }
