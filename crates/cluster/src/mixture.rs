@@ -20,6 +20,9 @@ const SAMPLE: usize = 5000;
 /// Clusters before and after a row's place in the tree of divisions among which it looks for a new one.
 const WINDOW: usize = 8;
 
+/// Multiplications that take about as long as to look up a place in memory.
+const SLOT: usize = 32;
+
 /// Groups rows as RAPTOR does (Sarthi et al., 2024, "RAPTOR: Recursive Abstractive Processing for Tree-Organized Retrieval").
 ///
 /// The rows are reduced to 10 dimensions, and a mixture of Gaussians is fitted to them, of as many components (below 50) as make the
@@ -278,7 +281,7 @@ impl Division<'_> {
         let mut tokens = 0;
         let undirected = undirected.into_iter().map(|row| Member { row, weight: 1.0 });
         for member in odd.into_iter().chain(undirected) {
-            pace.step(1)?;
+            pace.step(SLOT)?;
             tokens += self.tokens(member.row);
             if !self.limits.hold(last.len() + 1, tokens) {
                 clusters.push(std::mem::take(&mut last));
@@ -290,7 +293,7 @@ impl Division<'_> {
             clusters.push(last);
         }
         for cluster in &mut clusters {
-            pace.step(cluster.len())?;
+            pace.step(SLOT * cluster.len())?;
             cluster.sort_unstable_by_key(|member| member.row);
         }
         let mut clusters = self.without_parts(clusters, pace)?;
@@ -332,14 +335,14 @@ impl Division<'_> {
         let mut holders: Vec<Vec<usize>> = vec![vec![]; self.vectors.len()];
         for (i, cluster) in clusters.iter().enumerate() {
             for member in cluster {
-                pace.step(1)?;
+                pace.step(SLOT)?;
                 holders[member.row as usize].push(i);
             }
         }
         for i in 0..clusters.len() {
             let mut common: Option<Vec<usize>> = None;
             for member in &clusters[i] {
-                pace.step(1)?;
+                pace.step(SLOT)?;
                 let holders = &holders[member.row as usize];
                 let others = |other: &usize| *other != i && !clusters[*other].is_empty();
                 common = Some(match common {

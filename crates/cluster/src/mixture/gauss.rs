@@ -199,12 +199,10 @@ impl Gaussians {
 impl Moments {
     fn add(&mut self, share: f64, point: &Point) {
         self.shares += share;
-        let shares = point.map(|x| share * x);
-        for i in 0..D {
-            self.values[i] += shares[i];
-            for j in 0..D {
-                self.products[i][j] += shares[i] * point[j];
-            }
+        for ((value, products), x) in self.values.iter_mut().zip(&mut self.products).zip(point) {
+            let x = share * x;
+            *value += x;
+            products.iter_mut().zip(point).for_each(|(sum, y)| *sum += x * y);
         }
     }
 }
@@ -218,17 +216,15 @@ impl Component {
             for j in 0..=i {
                 let variance = if i == j { REGULARIZATION } else { 0.0 };
                 let mut x = moments.products[i][j] / count - means[i] * means[j] + variance;
-                for l in 0..j {
-                    x -= factor[i][l] * factor[j][l];
-                }
+                x -= (0..j).map(|l| factor[i][l] * factor[j][l]).sum::<f64>();
                 factor[i][j] = if i == j { x.sqrt() } else { x / factor[j][j] };
             }
         }
         let mut whiten = [[0.0; D]; D];
-        for i in 0..D {
+        for (i, row) in factor.iter().enumerate() {
             for j in 0..=i {
-                let known: f64 = (j..i).map(|l| factor[i][l] * whiten[l][j]).sum();
-                whiten[i][j] = (if i == j { 1.0 } else { 0.0 } - known) / factor[i][i];
+                let known: f64 = (j..i).map(|l| row[l] * whiten[l][j]).sum();
+                whiten[i][j] = (if i == j { 1.0 } else { 0.0 } - known) / row[i];
             }
         }
         let log_factor: f64 = (0..D).map(|i| libm::log(factor[i][i])).sum();
