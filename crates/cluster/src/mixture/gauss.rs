@@ -221,11 +221,13 @@ impl Component {
             }
         }
         let mut whiten = [[0.0; D]; D];
-        for (i, row) in factor.iter().enumerate() {
-            for j in 0..=i {
-                let known: f64 = (j..i).map(|l| row[l] * whiten[l][j]).sum();
-                whiten[i][j] = (if i == j { 1.0 } else { 0.0 } - known) / row[i];
+        for (i, factors) in factor.iter().enumerate() {
+            let mut row = [0.0; D];
+            row[i] = 1.0;
+            for (factor, known) in factors.iter().zip(&whiten[..i]) {
+                row.iter_mut().zip(known).for_each(|(x, y)| *x -= factor * y);
             }
+            whiten[i] = row.map(|x| x / factors[i]);
         }
         let log_factor: f64 = (0..D).map(|i| libm::log(factor[i][i])).sum();
         Self {
