@@ -40,10 +40,12 @@ const SLOT: usize = 32;
 ///   of them, and which projects no further row in the same way.
 /// * The threshold holds for the product of a row's posteriors over the steps, which is a member's weight: a row is in fewer than ten
 ///   clusters besides its best one, however often clusters are divided.
-/// * A mixture has at most one component for 11 rows, and its size is looked for until three more components haven't made the criterion less.
+/// * A mixture has at most one component for 11 rows, and one that is the best of fewer than 11 is left out: a covariance in 10 dimensions
+///   has no meaning for fewer. On descriptions of software packages this made half as many clusters, and purer ones than as many made
+///   without it. The number of components is looked for until three more haven't made the criterion less.
 /// * Of more than 5,000 rows, a sample that depends on the seed finds the mixture, which then takes in all.
-/// * A component that is the best of fewer than two rows is left out; so each cluster is the best of two rows or more,
-///   but for at most one, and there are at most n / 2 clusters, rounded up. A cluster whose rows are all in another is left out.
+/// * Each cluster is the best of two rows or more, but for at most one: so there are at most n / 2 clusters, rounded up.
+///   A cluster whose rows are all in another is left out.
 /// * A cluster over the limits gives up the least probable of the rows that have their best elsewhere, if that is enough. If a
 ///   mixture leaves 7/8 of it together, it is cut in two along its first principal component, at the median of tokens.
 ///
@@ -362,7 +364,8 @@ impl Division<'_> {
     }
 }
 
-/// The parts of a group by the components of a mixture, without those that are the best of fewer than two rows; if they are two or more.
+/// The parts of a group by the components of a mixture, without those that are the best of too few rows for a covariance;
+/// if there are two or more.
 fn by_mixture(
     mut gaussians: Gaussians,
     labels: &[Label],
@@ -393,7 +396,7 @@ fn by_mixture(
         }
         let keep: Vec<bool> = parts
             .iter()
-            .map(|part| part.iter().filter(|label| label.best).nth(1).is_some())
+            .map(|part| part.iter().filter(|label| label.best).nth(D).is_some())
             .collect();
         if keep.iter().all(|&keep| keep) {
             return Ok(Some(parts));
