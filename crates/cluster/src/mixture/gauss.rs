@@ -12,7 +12,8 @@ pub type Point = [f64; D];
 /// Points that are worked on together.
 pub const EIGHT: usize = 8;
 
-/// Added to every variance (as the next two, from scikit-learn's `GaussianMixture`): unit vectors that differ by a thousandth are as good as equal.
+/// Added to every variance: unit vectors that differ by a thousandth are as good as equal. This and the next two are scikit-learn's
+/// for `GaussianMixture`.
 const REGULARIZATION: f64 = 1e-6;
 
 /// A mean log-likelihood that grows by less is as good as it gets.
