@@ -20,6 +20,9 @@ const SAMPLE: usize = 5000;
 /// Clusters before and after a row's place in the tree of divisions among which it looks for a new one.
 const WINDOW: usize = 8;
 
+/// Multiplications that take about as long as to look up a place in memory.
+const SLOT: usize = 32;
+
 /// Groups rows as RAPTOR does (Sarthi et al., 2024, "RAPTOR: Recursive Abstractive Processing for Tree-Organized Retrieval").
 ///
 /// The rows are reduced to 10 dimensions, and a mixture of Gaussians is fitted to them, of as many components (below 50) as make the
@@ -32,16 +35,22 @@ const WINDOW: usize = 8;
 ///
 /// What is not RAPTOR's:
 ///
-/// * The reduction is to principal components (of the centred unit vectors) and not UMAP, whose neighbours and gradient steps depend
-///   on the order of threads and take minutes, after which posteriors are near 0 or 1, so that hardly a row is in two clusters,
-///   and which projects no further row in the same way.
+/// * The reduction is to principal components (of the centred unit vectors) and not UMAP, whose neighbours and gradient steps are not
+///   seeded, depend on the order of threads and take minutes, which pulls clusters apart until posteriors are 0 or 1 and no row is in two
+///   of them, and which projects no further row in the same way.
 /// * The threshold holds for the product of a row's posteriors over the steps, which is a member's weight: a row is in fewer than ten
 ///   clusters besides its best one, however often clusters are divided.
+/// * A mixture has at most one component for 11 rows, and one that is the best of fewer than 11 is left out: a covariance in 10 dimensions
+///   has no meaning for fewer. On descriptions of software packages this made half as many clusters, and purer ones than as many made
+///   without it. The number of components is looked for until three more haven't made the criterion less.
 /// * Of more than 5,000 rows, a sample that depends on the seed finds the mixture, which then takes in all.
-/// * A component that is the best of fewer than two rows is left out; so each cluster is the best of two rows or more,
-///   but for at most one, and there are at most n / 2 clusters, rounded up. A cluster whose rows are all in another is left out.
+/// * Each cluster is the best of two rows or more, but for at most one: so there are at most n / 2 clusters, rounded up.
+///   A cluster whose rows are all in another is left out.
 /// * A cluster over the limits gives up the least probable of the rows that have their best elsewhere, if that is enough. If a
 ///   mixture leaves 7/8 of it together, it is cut in two along its first principal component, at the median of tokens.
+///
+/// The time for a row depends little on their number: the rows are projected, and mixtures fitted, a few times. What is held besides
+/// the vectors: see [`bytes_needed`].
 ///
 /// Clusters come by their first row, then the rest. Rows without a direction come last, in row order, as many together as the limits hold.
 pub fn mixture(
@@ -198,6 +207,7 @@ impl Division<'_> {
             let sample: Vec<Point> = sample.iter().map(|&i| points[i]).collect();
             let gaussians = Gaussians::fit(&sample, self.vectors.dim().min(D), self.seed, pace)?;
             if let Some(parts) = by_mixture(gaussians, &labels, &points, pace)?
+                // Or else a group could be divided row by row.
                 && parts.iter().all(|part| part.len() * 8 <= labels.len() * 7)
             {
                 return Ok(parts);
@@ -273,7 +283,7 @@ impl Division<'_> {
         let mut tokens = 0;
         let undirected = undirected.into_iter().map(|row| Member { row, weight: 1.0 });
         for member in odd.into_iter().chain(undirected) {
-            pace.step(1)?;
+            pace.step(SLOT)?;
             tokens += self.tokens(member.row);
             if !self.limits.hold(last.len() + 1, tokens) {
                 clusters.push(std::mem::take(&mut last));
@@ -285,7 +295,7 @@ impl Division<'_> {
             clusters.push(last);
         }
         for cluster in &mut clusters {
-            pace.step(cluster.len())?;
+            pace.step(SLOT * cluster.len())?;
             cluster.sort_unstable_by_key(|member| member.row);
         }
         let mut clusters = self.without_parts(clusters, pace)?;
@@ -327,14 +337,14 @@ impl Division<'_> {
         let mut holders: Vec<Vec<usize>> = vec![vec![]; self.vectors.len()];
         for (i, cluster) in clusters.iter().enumerate() {
             for member in cluster {
-                pace.step(1)?;
+                pace.step(SLOT)?;
                 holders[member.row as usize].push(i);
             }
         }
         for i in 0..clusters.len() {
             let mut common: Option<Vec<usize>> = None;
             for member in &clusters[i] {
-                pace.step(1)?;
+                pace.step(SLOT)?;
                 let holders = &holders[member.row as usize];
                 let others = |other: &usize| *other != i && !clusters[*other].is_empty();
                 common = Some(match common {
@@ -354,7 +364,8 @@ impl Division<'_> {
     }
 }
 
-/// The parts of a group by the components of a mixture, without those that are the best of fewer than two rows; if they are two or more.
+/// The parts of a group by the components of a mixture, without those that are the best of too few rows for a covariance;
+/// if there are two or more.
 fn by_mixture(
     mut gaussians: Gaussians,
     labels: &[Label],
@@ -385,12 +396,12 @@ fn by_mixture(
         }
         let keep: Vec<bool> = parts
             .iter()
-            .map(|part| part.iter().filter(|label| label.best).nth(1).is_some())
+            .map(|part| part.iter().filter(|label| label.best).nth(D).is_some())
             .collect();
         if keep.iter().all(|&keep| keep) {
             return Ok(Some(parts));
         }
-        gaussians.retain(&keep);
+        gaussians.retain(keep);
     }
     Ok(None)
 }

@@ -1,4 +1,4 @@
-//! Mixtures of Gaussian distributions with full covariance, fitted by expectation and maximisation.
+//! Mixtures of Gaussian distributions with full covariance, fitted by expectation and maximisation from clusters of k-means.
 
 use graphrag_linear::{Pace, Stopped, splitmix64};
 use std::f64::consts::TAU;
@@ -12,7 +12,8 @@ pub type Point = [f64; D];
 /// Points that are worked on together.
 pub const EIGHT: usize = 8;
 
-/// Added to every variance: unit vectors that differ by a thousandth are as good as equal.
+/// Added to every variance: unit vectors that differ by a thousandth are as good as equal. This and the next two are scikit-learn's
+/// for `GaussianMixture`.
 const REGULARIZATION: f64 = 1e-6;
 
 /// A mean log-likelihood that grows by less is as good as it gets.
@@ -20,20 +21,32 @@ const TOLERANCE: f64 = 1e-3;
 
 const MAX_ITERATIONS: usize = 100;
 
-/// Components at most.
+/// Components at most, as RAPTOR has it.
 const MAX_COMPONENTS: usize = 49;
 
 /// Passes of k-means that a start is given.
 const START_PASSES: usize = 10;
 
-/// Numbers of components that are tried beyond the best.
+/// Numbers of components that are tried beyond the best. On planted topics the least BIC of all numbers made no purer clusters.
 const PATIENCE: usize = 3;
 
 /// A component whose logarithm is so much below the greatest has no share: e^-16 is the precision of the values, which are f32.
 const NOTHING: f64 = -16.0;
 
-/// Sums over points: of their shares, their values and the products of their values.
-type Moments = [f64; 1 + D + D * (D + 1) / 2];
+/// Sums over points, each times its share.
+#[derive(Clone)]
+struct Moments {
+    shares: f64,
+    values: Point,
+    /// Of each value with each.
+    products: [Point; D],
+}
+
+const NO_POINTS: Moments = Moments {
+    shares: 0.0,
+    values: [0.0; D],
+    products: [[0.0; D]; D],
+};
 
 struct Component {
     /// The logarithm of the density at the mean, times the weight.
@@ -47,29 +60,28 @@ struct Component {
 pub struct Gaussians(Vec<Component>);
 
 impl Gaussians {
-    /// Fits mixtures of 1, 2, … components to the points and takes that of the least BIC = p ln n − 2 ln L with
-    /// p = k (d + d (d + 1) / 2) + k − 1.
+    /// Fits mixtures of k = 1, 2, … components to n points and answers that of the least BIC = p ln n − 2 ln L with
+    /// p = k (d + d (d + 1) / 2) + k − 1; the d first `dimensions` of the points count, the others are 0.
     ///
-    /// `dimensions` of the points' values count; the others are 0.
+    /// A component has more than d points on average: of fewer, the covariance is that of the regularisation in some direction, and so
+    /// is the likelihood, which makes the BIC favour clusters of a few points.
     pub fn fit(points: &[Point], dimensions: usize, seed: u64, pace: &mut Pace) -> Result<Self, Stopped> {
         let n = points.len() as f64;
         let most = (points.len() / (dimensions + 1)).min(MAX_COMPONENTS);
         let mut seeds = Seeds::new(points, seed);
-        let mut best: Option<(f64, Self)> = None;
-        let mut best_k = 0;
+        let (mut least, mut best) = (f64::INFINITY, Self(vec![]));
         for k in 1..=most {
-            if k > best_k + PATIENCE || !seeds.draw(points, pace)? {
+            if k > best.len() + PATIENCE || !seeds.draw(points, pace)? {
                 break;
             }
             let (likelihood, mixture) = Self::start(points, &seeds.drawn, pace)?.refine(points, pace)?;
             let parameters = k * (dimensions + dimensions * (dimensions + 1) / 2) + k - 1;
             let bic = parameters as f64 * libm::log(n) - 2.0 * n * likelihood;
-            if best.as_ref().is_none_or(|(least, _)| bic < *least) {
-                best = Some((bic, mixture));
-                best_k = k;
+            if bic < least {
+                (least, best) = (bic, mixture);
             }
         }
-        Ok(best.map_or(Self(vec![]), |(_, mixture)| mixture))
+        Ok(best)
     }
 
     /// The number of components.
@@ -77,39 +89,41 @@ impl Gaussians {
         self.0.len()
     }
 
-    /// Leaves out the components for which `keep` says no.
-    pub fn retain(&mut self, keep: &[bool]) {
-        let mut keep = keep.iter();
-        self.0.retain(|_| *keep.next().unwrap_or(&true));
+    /// Leaves out the components for which `keep`, one for each, says no.
+    pub fn retain(&mut self, keep: Vec<bool>) {
+        let mut keep = keep.into_iter();
+        self.0.retain(|_| keep.next() == Some(true));
     }
 
     /// A mixture of k-means clusters that start from `means`.
     fn start(points: &[Point], means: &[Point], pace: &mut Pace) -> Result<Self, Stopped> {
         let mut means = means.to_vec();
-        let mut moments = vec![];
+        let mut clusters = vec![0; points.len()];
         for _ in 0..START_PASSES {
-            moments = vec![[0.0; _]; means.len()];
-            for point in points {
-                pace.step(means.len() * D + size_of::<Moments>() / size_of::<f64>())?;
-                let distances = means.iter().map(|mean| distance(point, mean));
-                let (nearest, _) =
-                    distances.enumerate().fold(
-                        (0, f64::INFINITY),
-                        |least, (j, x)| {
-                            if x < least.1 { (j, x) } else { least }
-                        },
-                    );
-                add(&mut moments[nearest], 1.0, &products(point));
+            let mut sums = vec![(0.0, [0.0; D]); means.len()];
+            for (cluster, point) in clusters.iter_mut().zip(points) {
+                pace.step(means.len() * D)?;
+                let distances = means.iter().map(|mean| distance(point, mean)).enumerate();
+                let farther = |least: (usize, f64), other: (usize, f64)| if other.1 < least.1 { other } else { least };
+                (*cluster, _) = distances.fold((0, f64::INFINITY), farther);
+                let (count, sum) = &mut sums[*cluster];
+                *count += 1.0;
+                sum.iter_mut().zip(point).for_each(|(sum, x)| *sum += x);
             }
-            let old = means.clone();
-            for (mean, moments) in means.iter_mut().zip(&moments) {
-                if moments[0] > 0.0 {
-                    *mean = std::array::from_fn(|i| moments[1 + i] / moments[0]);
+            let before = means.clone();
+            for (mean, (count, sum)) in means.iter_mut().zip(&sums) {
+                if *count > 0.0 {
+                    *mean = sum.map(|sum| sum / count);
                 }
             }
-            if means == old {
+            if means == before {
                 break;
             }
+        }
+        let mut moments = vec![NO_POINTS; means.len()];
+        for (&cluster, point) in clusters.iter().zip(points) {
+            pace.step(D * D)?;
+            moments[cluster].add(1.0, point);
         }
         Ok(Self::new(&moments, points.len()))
     }
@@ -123,29 +137,28 @@ impl Gaussians {
     fn refine(mut self, points: &[Point], pace: &mut Pace) -> Result<(f64, Self), Stopped> {
         let mut before = f64::NEG_INFINITY;
         let mut shares = vec![[0.0; EIGHT]; self.len()];
-        for iteration in 0.. {
-            let mut moments = vec![[0.0; _]; self.len()];
+        let mut iterations = 0;
+        loop {
+            let mut moments = vec![NO_POINTS; self.len()];
             let mut likelihood = 0.0;
             for eight in points.chunks(EIGHT) {
                 let likelihoods = self.shares(eight, &mut shares, pace)?;
                 for (i, point) in eight.iter().enumerate() {
                     likelihood += likelihoods[i];
-                    let products = products(point);
                     for (moments, shares) in moments.iter_mut().zip(&shares) {
                         if shares[i] > 0.0 {
-                            add(moments, shares[i], &products);
+                            moments.add(shares[i], point);
                         }
                     }
                 }
             }
             likelihood /= points.len() as f64;
-            if likelihood - before < TOLERANCE || iteration == MAX_ITERATIONS {
+            if likelihood - before < TOLERANCE || iterations == MAX_ITERATIONS {
                 return Ok((likelihood, self));
             }
-            before = likelihood;
+            (before, iterations) = (likelihood, iterations + 1);
             self = Self::new(&moments, points.len());
         }
-        unreachable!("the iterations end")
     }
 
     /// For up to eight points, the probability with which each belongs to each component, and the logarithms of their densities.
@@ -184,31 +197,38 @@ impl Gaussians {
     }
 }
 
+impl Moments {
+    fn add(&mut self, share: f64, point: &Point) {
+        self.shares += share;
+        for ((value, products), x) in self.values.iter_mut().zip(&mut self.products).zip(point) {
+            let x = share * x;
+            *value += x;
+            products.iter_mut().zip(point).for_each(|(sum, y)| *sum += x * y);
+        }
+    }
+}
+
 impl Component {
     fn new(moments: &Moments, n: usize) -> Self {
-        let (count, rest) = moments.split_first().expect("moments are many");
-        let count = count + 10.0 * f64::EPSILON;
-        let (sums, products) = rest.split_at(D);
-        let means: Point = std::array::from_fn(|i| sums[i] / count);
+        let count = moments.shares + 10.0 * f64::EPSILON;
+        let means = moments.values.map(|sum| sum / count);
         let mut factor = [[0.0; D]; D];
-        let mut products = products.iter();
         for i in 0..D {
             for j in 0..=i {
-                let product = products.next().expect("one for each pair");
                 let variance = if i == j { REGULARIZATION } else { 0.0 };
-                let mut x = product / count - means[i] * means[j] + variance;
-                for l in 0..j {
-                    x -= factor[i][l] * factor[j][l];
-                }
+                let mut x = moments.products[i][j] / count - means[i] * means[j] + variance;
+                x -= (0..j).map(|l| factor[i][l] * factor[j][l]).sum::<f64>();
                 factor[i][j] = if i == j { x.sqrt() } else { x / factor[j][j] };
             }
         }
         let mut whiten = [[0.0; D]; D];
-        for i in 0..D {
-            for j in 0..=i {
-                let known: f64 = (j..i).map(|l| factor[i][l] * whiten[l][j]).sum();
-                whiten[i][j] = (if i == j { 1.0 } else { 0.0 } - known) / factor[i][i];
+        for (i, factors) in factor.iter().enumerate() {
+            let mut row = [0.0; D];
+            row[i] = 1.0;
+            for (factor, known) in factors.iter().zip(&whiten[..i]) {
+                row.iter_mut().zip(known).for_each(|(x, y)| *x -= factor * y);
             }
+            whiten[i] = row.map(|x| x / factors[i]);
         }
         let log_factor: f64 = (0..D).map(|i| libm::log(factor[i][i])).sum();
         Self {
@@ -277,24 +297,4 @@ impl Seeds {
 
 fn distance(a: &Point, b: &Point) -> f64 {
     a.iter().zip(b).map(|(x, y)| (x - y) * (x - y)).sum()
-}
-
-/// The moments of one point.
-fn products(point: &Point) -> Moments {
-    let mut moments = [1.0; _];
-    moments[1..=D].copy_from_slice(point);
-    let mut at = 1 + D;
-    for i in 0..D {
-        for j in 0..=i {
-            moments[at] = point[i] * point[j];
-            at += 1;
-        }
-    }
-    moments
-}
-
-fn add(moments: &mut Moments, share: f64, products: &Moments) {
-    for (sum, x) in moments.iter_mut().zip(products) {
-        *sum += share * x;
-    }
 }

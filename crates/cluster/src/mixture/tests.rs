@@ -136,6 +136,11 @@ proptest! {
         checked(&v, &sizes[..rows], &Limits { tokens, members }, seed);
     }
 
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(80))]
+
     #[test]
     fn the_contract_holds_for_topics_that_overlap(
         n in 0usize..400,
