@@ -19,5 +19,5 @@ pub use bisect::bisect;
 pub use greedy::greedy;
 pub use limits::{Cluster, Limits, Member};
 pub use mixture::mixture;
-pub use tree::{BuildError, Method, Options, Parent, Summarize, build, bytes_needed};
+pub use tree::{BuildError, Child, Method, Options, Parent, Summarize, Written, build, bytes_needed};
 pub use vectors::{ShapeError, Vectors};

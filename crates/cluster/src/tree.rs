@@ -1,53 +1,77 @@
 //! The tree of summaries: group a level, summarise each group, and go on with the summaries.
 //!
-//! After RAPTOR (Sarthi et al., 2024, "RAPTOR: Recursive Abstractive Processing for Tree-Organized Retrieval"), with three changes:
-//! every level is smaller than the one below it, so that a root is always reached; a group of one is not summarised;
-//! and no node has two parents.
+//! After RAPTOR (Sarthi et al., 2024, "RAPTOR: Recursive Abstractive Processing for Tree-Organized Retrieval"), with these changes:
+//! every level has at most half as many items as the one below it, so that a root is always reached; a group of one is not summarised;
+//! and no group holds more than the summarizer can read.
 
+use crate::bisect::bisect;
 use crate::greedy::greedy;
+use crate::limits::{Cluster, Limits, Member};
+use crate::mixture::{self, mixture};
 use crate::vectors::{ShapeError, Vectors};
+use graphrag_linear::Crew;
 use std::fmt;
 
 /// What writes and embeds the summaries.
 pub trait Summarize {
     type Error;
 
-    /// Summarises each of `clusters`, which hold the numbers of two or more nodes each; the parents made of them stand at `level`, 1 or higher.
+    /// Summarises each of `clusters`, which hold two or more children each; the parents made of them stand at `level`, 1 or higher.
     ///
-    /// Answers one vector per cluster, in order, of the dimension of the leaves and of any length, or `None` for a summary that has no vector.
+    /// Answers one summary per cluster, in order.
     /// The clusters become the nodes that follow those made before, in order.
-    fn summarize(&mut self, level: u32, clusters: &[Vec<u32>]) -> Result<Vec<Option<Vec<f32>>>, Self::Error>;
+    fn summarize(&mut self, level: u32, clusters: &[Vec<Child>]) -> Result<Vec<Written>, Self::Error>;
+}
+
+/// A node below another, and how probable it is that it belongs there: above 0, at most 1.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Child {
+    pub node: u32,
+    pub weight: f32,
+}
+
+/// What is known of a summary.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Written {
+    /// Of the dimension of the leaves and of any length; nothing if it has none.
+    pub vector: Option<Vec<f32>>,
+    pub tokens: u32,
 }
 
 /// How the items of one level are grouped.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Method {
-    /// Each free item takes its nearest free ones: see [`greedy()`].
+    /// By k-means and bisection, softly: see [`bisect()`].
     #[default]
+    Bisect,
+    /// By Gaussian mixtures, as in the paper: see [`mixture()`].
+    Mixture,
+    /// Each free item takes its nearest free ones, up to the limit of members: see [`greedy()`].
     Greedy,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug)]
 pub struct Options {
     pub method: Method,
-    /// Items per cluster, at least 2.
-    pub cluster_size: usize,
+    pub limits: Limits,
     /// Levels of parents at most; `None` goes on to a single root.
     pub max_levels: Option<u32>,
+    pub seed: u64,
+    pub crew: Crew,
 }
 
 /// A summary's place in the tree.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Parent {
     /// 1 for the first parents. A child may stand more than one level below, where it was alone in its cluster.
     pub level: u32,
     /// The nodes summarised, two or more.
-    pub children: Vec<u32>,
+    pub children: Vec<Child>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum BuildError<E> {
-    /// A cluster size below 2 makes no level smaller.
+    /// Clusters of fewer than two members make no level smaller.
     ClusterSize(usize),
     /// The summarizer answered `got` vectors for `expected` clusters.
     Answers { expected: usize, got: usize },
@@ -80,9 +104,9 @@ impl<E: fmt::Display> fmt::Display for BuildError<E> {
 
 impl<E: fmt::Debug + fmt::Display> std::error::Error for BuildError<E> {}
 
-/// Builds the tree over `leaves` and returns its parents in the order made.
+/// Builds the tree over `leaves`, of `sizes` tokens each, and returns its parents in the order made.
 ///
-/// Nodes are numbered: the leaves from 0 by row, then the parents. Each level has strictly fewer items than the one below it.
+/// Nodes are numbered: the leaves from 0 by row, then the parents. Each level has at most half as many items as the one below it, rounded up.
 /// A cluster of one is no parent: its item goes up to the next level as it is. Without `max_levels` the last parent is the one root;
 /// fewer than two leaves make no parent. An item without a vector has cosine 0 with all others and is grouped last.
 /// The items of a level are ordered as the clusters that they come from.
@@ -90,37 +114,43 @@ impl<E: fmt::Debug + fmt::Display> std::error::Error for BuildError<E> {}
 /// Only one level's vectors are held at a time, and while the summarizer works only those that go up with no parent; see [`bytes_needed`].
 pub fn build<S: Summarize>(
     leaves: Vectors,
+    sizes: Vec<u32>,
     options: &Options,
     summarizer: &mut S,
     tick: &mut dyn FnMut(),
 ) -> Result<Vec<Parent>, BuildError<S::Error>> {
-    if options.cluster_size < 2 {
-        return Err(BuildError::ClusterSize(options.cluster_size));
+    if options.limits.members < 2 {
+        return Err(BuildError::ClusterSize(options.limits.members));
     }
     let dim = leaves.dim();
     let mut items: Vec<u32> = (0..leaves.len() as u32).collect();
     let mut next_node = items.len() as u32;
-    let mut vectors = leaves;
+    let (mut vectors, mut sizes) = (leaves, sizes);
     let mut parents = vec![];
     for level in 1..=options.max_levels.unwrap_or(u32::MAX) {
         if items.len() < 2 {
             break;
         }
-        let clusters = match options.method {
-            Method::Greedy => greedy(&vectors, options.cluster_size, tick),
-        };
+        let clusters = grouped(&vectors, &sizes, options, tick);
         let mut next_items = Vec::with_capacity(clusters.len());
         let mut risen = Vec::with_capacity(clusters.len());
         let mut groups = vec![];
         for cluster in clusters {
-            if let [row] = cluster[..] {
+            if let [Member { row, .. }] = cluster[..] {
                 next_items.push(items[row as usize]);
-                risen.push(Some(vectors.row(row).to_vec()));
+                risen.push(Some(Written {
+                    vector: Some(vectors.row(row).to_vec()),
+                    tokens: sizes[row as usize],
+                }));
             } else {
                 next_items.push(next_node);
                 next_node += 1;
                 risen.push(None);
-                groups.push(cluster.iter().map(|&row| items[row as usize]).collect());
+                let child = |member: &Member| Child {
+                    node: items[member.row as usize],
+                    weight: member.weight,
+                };
+                groups.push(cluster.iter().map(child).collect());
             }
         }
         drop(vectors);
@@ -134,11 +164,16 @@ pub fn build<S: Summarize>(
         }
         let mut answers = answers.into_iter();
         let mut data = Vec::with_capacity(next_items.len() * dim);
-        for (i, vector) in risen.into_iter().enumerate() {
+        sizes = Vec::with_capacity(next_items.len());
+        for (i, known) in risen.into_iter().enumerate() {
             if i.is_multiple_of(256) {
                 tick();
             }
-            match vector.or_else(|| answers.next().flatten()) {
+            let Some(written) = known.or_else(|| answers.next()) else {
+                continue;
+            };
+            sizes.push(written.tokens);
+            match written.vector {
                 None => data.resize(data.len() + dim, 0.0),
                 Some(vector) if vector.len() == dim => data.extend(vector),
                 Some(vector) => {
@@ -156,18 +191,39 @@ pub fn build<S: Summarize>(
     Ok(parents)
 }
 
-/// Bytes that [`build`] holds at most over `leaves` leaves of `dim` dimensions, the leaves' vectors included;
+fn grouped(vectors: &Vectors, sizes: &[u32], options: &Options, tick: &mut dyn FnMut()) -> Vec<Cluster> {
+    let Options { limits, seed, crew, .. } = options;
+    match options.method {
+        Method::Bisect => bisect(vectors, sizes, limits, *seed, crew, tick),
+        Method::Mixture => mixture(vectors, sizes, limits, *seed, crew, tick),
+        Method::Greedy => {
+            let sure = |row| Member { row, weight: 1.0 };
+            let clusters = greedy(vectors, limits.members, tick).into_iter();
+            clusters
+                .map(|cluster| cluster.into_iter().map(sure).collect())
+                .collect()
+        }
+    }
+}
+
+/// Bytes that [`build`] holds at most over `leaves` leaves of `dim` dimensions in about so many `clusters`, the leaves' vectors included;
 /// what the summarizer holds itself is not counted.
-pub fn bytes_needed(leaves: usize, dim: usize, cluster_size: usize) -> usize {
+pub fn bytes_needed(leaves: usize, dim: usize, clusters: usize, options: &Options) -> usize {
     let vector = dim.saturating_mul(size_of::<f32>());
-    let clusters = leaves.div_ceil(cluster_size.max(2));
-    // A row: its vector, and four bytes each as item, free row, member of a cluster, of a group and of a parent, with room to grow and a flag.
-    // The lists of the nearest rows are never longer than the rows, four seeds at a time.
-    let nearest = leaves
-        .min(cluster_size.saturating_mul(4))
-        .saturating_mul(2 * 4 * size_of::<u64>());
-    let rows = leaves.saturating_mul(vector.saturating_add(40));
+    // A row: its vector; its size, and as item, member of a cluster, child of a parent, with room to grow.
+    let rows = leaves.saturating_mul(vector.saturating_add(60));
     // A cluster: its summary's vector as answered and as a row, and the heads of the lists that hold it.
     let summaries = clusters.saturating_mul(vector.saturating_mul(2).saturating_add(200));
-    rows.saturating_add(summaries).saturating_add(nearest)
+    let grouping = match options.method {
+        // A row: what it may move to, its closeness, its clusters. A cluster: the sum of its vectors, and those near it.
+        Method::Bisect => leaves
+            .saturating_mul(150)
+            .saturating_add(clusters.saturating_mul(vector.saturating_add(300))),
+        Method::Mixture => mixture::bytes_needed(leaves, dim, options.crew.threads.get()),
+        // The lists of the nearest rows are never longer than the rows, four seeds at a time.
+        Method::Greedy => leaves
+            .min(options.limits.members.saturating_mul(4))
+            .saturating_mul(2 * 4 * size_of::<u64>()),
+    };
+    rows.saturating_add(summaries.max(grouping))
 }
