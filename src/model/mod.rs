@@ -15,6 +15,7 @@ pub mod ledger;
 pub mod lsa;
 pub mod prompts;
 mod server;
+pub mod summary;
 pub mod trouble;
 mod usage;
 
@@ -27,7 +28,7 @@ pub use server::Server;
 
 use graphrag_text::phrases::{self, Extraction};
 use graphrag_text::stop::StopWords;
-use graphrag_text::summary;
+use graphrag_text::summary::frequency;
 use pgrx::pg_sys;
 
 use crate::error::{Error, Result, notice};
@@ -195,9 +196,9 @@ fn hint(role: Role) -> String {
     }
 }
 
-/// `builtin:frequency`: a text of at most `max_tokens` that stands for `texts`.
+/// `builtin:frequency`: a text of at most `max_tokens` that stands for `texts`, chosen by their words alone.
 pub fn summarize_built_in(texts: &[&str], max_tokens: usize, stop: &StopWords) -> String {
-    summary::frequency(texts, max_tokens, stop, &mut tick)
+    frequency(texts, max_tokens, stop, &mut tick)
 }
 
 /// `builtin:cooccurrence`: the entities and relations that a block states.

@@ -204,13 +204,16 @@ impl Planner<'_, '_> {
             });
         }
         let answers = self.ledger.want(model, &items)?;
+        let is_own = |i: usize| !matches!(answers.get(i), Some(None | Some(Answer::Text(_))));
+        let unanswered: Vec<&[&str]> = (0..own.len()).filter(|&i| is_own(i)).map(|i| &own[i][..]).collect();
+        let mut built_in = model::summary::summarize(self.collection, &unanswered)?.into_iter();
         for (i, summary) in summaries.iter_mut().enumerate() {
             summary.text = match answers.get(i) {
                 Some(Some(Answer::Text(text))) => text.clone(),
                 Some(None) => continue,
                 failed => {
                     summary.stale = failed.is_some();
-                    model::summarize_built_in(&own[i], options.summary_tokens as usize, options.stop_words())
+                    built_in.next().unwrap_or_default()
                 }
             };
             summary.hash = Sha256::digest(&summary.text).to_vec();

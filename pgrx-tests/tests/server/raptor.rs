@@ -259,6 +259,60 @@ fn digest(client: &mut Client, collection: &str) -> (i64, String) {
 }
 
 #[test]
+fn a_summary_holds_what_each_child_alone_says() {
+    let database = Database::new();
+    let mut client = database.client();
+    for embedder in ["builtin:hash", "builtin:lsa"] {
+        let sql = format!(
+            "SELECT rag_create('kb', embedder => '{embedder}', settings => '{{\"summary_tokens\": 2000}}'); \
+             INSERT INTO kb.document (body) SELECT 'The pump of hall ' || i % 5 || ' hums. Engineers oil the valve' || i || ' each week, and the valve' || i || ' shuts. ' \
+               || 'The bridge near the old mill is narrow and long.' FROM generate_series(1, 60) i; \
+             SELECT raptor_build('kb', cluster_size => 6)"
+        );
+        client.batch_execute(&sql).unwrap();
+        let missing = "SELECT count(*) FROM kb.node p JOIN kb.node_child c ON c.parent_id = p.id JOIN kb.node n ON n.id = c.child_id, \
+             regexp_matches(n.text, 'valve\\d+', 'g') w WHERE n.level = 0 AND p.text !~ (w[1] || '\\M')";
+        assert_eq!(one::<i64>(&mut client, missing), 0, "{embedder}");
+        assert_eq!(foreign_sentences(&mut client), 0, "{embedder}");
+        client.batch_execute("SELECT rag_drop('kb')").unwrap();
+    }
+}
+
+/// Sentences of summaries that stand in none of their children.
+fn foreign_sentences(client: &mut Client) -> i64 {
+    let sql = "SELECT count(*) FROM kb.node p, regexp_split_to_table(p.text, '(?<=\\.)\\s+') s \
+         WHERE p.level > 0 AND NOT EXISTS (SELECT FROM kb.node_child c JOIN kb.node n ON n.id = c.child_id \
+           WHERE c.parent_id = p.id AND strpos(n.text, s) > 0)";
+    one(client, sql)
+}
+
+#[test]
+fn the_same_texts_have_the_same_summaries_beside_others() {
+    let database = Database::new();
+    let mut client = database.client();
+    let sql = "SELECT rag_create('kb', partition_by => '{site}', settings => '{\"leaf_tokens\": 30, \"leaf_overlap\": 6, \"block_tokens\": 80}')";
+    client.batch_execute(sql).unwrap();
+    insert(&mut client, "kb", 90, "i");
+    let learn = "INSERT INTO kb.document (source_key, body, metadata) SELECT source_key || ' again', body, '{\"site\": \"south\"}' FROM kb.document";
+    client.batch_execute(learn).unwrap();
+    client.batch_execute("CALL rag_refresh('kb')").unwrap();
+    let learned: i64 = one(
+        &mut client,
+        "SELECT (value ->> 'leaves')::bigint FROM kb.setting WHERE key = 'lsa'",
+    );
+    assert!(learned > 600, "{learned}");
+    client
+        .batch_execute("SELECT raptor_build('kb', cluster_size => 4)")
+        .unwrap();
+    let digests: Vec<String> = list(
+        &mut client,
+        "SELECT md5(string_agg(text, E'\\n' ORDER BY level, text COLLATE \"C\")) FROM kb.node GROUP BY partition",
+    );
+    assert_eq!(digests.len(), 2);
+    assert_eq!(digests[0], digests[1]);
+}
+
+#[test]
 fn the_same_documents_give_the_same_bytes() {
     let database = Database::new();
     let mut client = database.client();

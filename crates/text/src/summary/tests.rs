@@ -1,6 +1,8 @@
-use super::frequency;
+use super::{Draft, frequency};
+use crate::words::words;
 use crate::{hash, stop, tokens};
 use proptest::prelude::*;
+use std::collections::{HashMap, HashSet};
 
 const LEAVES: [&str; 3] = [
     "The payments service belongs to the platform team and runs in every region. The payments service uses Stripe for \
@@ -106,6 +108,64 @@ fn the_longest_sentence_is_cut_at_a_word() {
     );
 }
 
+/// The words of `texts[of]` that are most frequent there and rarest in the others.
+fn most_distinctive(texts: &[&str], of: usize) -> Vec<String> {
+    let stop = stop::words("english");
+    let content = |text: &str| -> Vec<String> {
+        words(text)
+            .map(|(_, word)| word)
+            .filter(|word| !stop.contains(word))
+            .collect()
+    };
+    let sets: Vec<HashSet<String>> = texts.iter().map(|text| content(text).into_iter().collect()).collect();
+    let mut times: HashMap<String, u32> = HashMap::new();
+    for word in content(texts[of]) {
+        *times.entry(word).or_default() += 1;
+    }
+    let value = |word: &String| {
+        let spread = sets.iter().filter(|set| set.contains(word)).count() as f64;
+        f64::from(times[word]).ln_1p() * ((texts.len() as f64 + 1.0) / spread).ln()
+    };
+    let highest = times.keys().map(value).fold(0.0, f64::max);
+    times.keys().filter(|word| value(word) == highest).cloned().collect()
+}
+
+#[test]
+fn the_sentence_that_tells_a_text_apart_is_taken_before_a_fuller_one() {
+    let texts = [
+        "Copper, tin, zinc, lead, iron and silver stand beside the road in bright heaps. Quartz is dull. Quartz is cheap.",
+        "Walnut boards cross the old bridge. The bridge is narrow.",
+    ];
+    assert_eq!(most_distinctive(&texts, 0), ["quartz"]);
+    assert!(summary(&texts, 30).contains("Quartz"), "{}", summary(&texts, 30));
+    assert!(summary(&texts, 12).contains("Quartz"), "{}", summary(&texts, 12));
+}
+
+#[test]
+fn a_close_sentence_is_preferred() {
+    let texts = [
+        "Red lamps burn. Green lamps burn. White lamps burn.",
+        "A boat leaves at dawn.",
+    ];
+    let draft = Draft::read(&texts, stop::words("english"), &mut || ());
+    let all: Vec<(usize, &str)> = draft.sentences().collect();
+    assert_eq!(all[1], (0, "Green lamps burn."));
+    assert_eq!(all[3], (1, "A boat leaves at dawn."));
+    let write = |near: [f64; 4]| draft.write(14, |at| near[at], &mut || ());
+    assert!(write([0.0; 4]).starts_with("Red lamps"), "the first of equals");
+    // What tells the text apart comes before what is near.
+    assert!(write([0.0, 0.9, 0.1, 0.0]).contains("lamps"));
+    for odd in [f64::NAN, f64::NEG_INFINITY, -1.0] {
+        assert_eq!(write([odd; 4]), write([0.0; 4]));
+    }
+    assert_eq!(write([f64::INFINITY; 4]), write([1.0; 4]));
+    let texts = ["Lamps burn in red halls. Lamps burn in green halls. Lamps burn in white halls."];
+    let draft = Draft::read(&texts, stop::words("english"), &mut || ());
+    let write = |near: [f64; 3]| draft.write(8, |at| near[at], &mut || ());
+    assert_eq!(write([0.0; 3]), "Lamps burn in red halls.");
+    assert_eq!(write([0.1, 0.2, 0.9]), "Lamps burn in white halls.");
+}
+
 proptest! {
     #[test]
     fn within_budget_and_verbatim(
@@ -119,6 +179,42 @@ proptest! {
         for sentence in summary.split(['.', '\n', '。', '…']) {
             let sentence: String = sentence.split_whitespace().collect();
             prop_assert!(plain.contains(&sentence), "{:?} in {:?}", sentence, plain);
+        }
+    }
+
+    #[test]
+    fn a_generous_summary_holds_the_most_distinctive_word_of_each_text(
+        texts in prop::collection::vec(prop::collection::vec("(the|payment|bank|model|risk|team|fee|audit|card|loan)( (the|payment|bank|model|risk|team|fee|audit|card|loan|desk)){0,6}\\.", 1..6), 1..7),
+        near in prop::collection::vec(-1.0f64..1.0, 40),
+    ) {
+        let texts: Vec<String> = texts.iter().map(|sentences| sentences.join(" ")).collect();
+        let texts: Vec<&str> = texts.iter().map(String::as_str).collect();
+        let draft = Draft::read(&texts, stop::words("english"), &mut || ());
+        let summary = draft.write(2_000, |at| near[at % near.len()], &mut || ());
+        let held: HashSet<String> = words(&summary).map(|(_, word)| word).collect();
+        for of in 0..texts.len() {
+            let most = most_distinctive(&texts, of);
+            prop_assert!(
+                most.is_empty() || most.iter().any(|word| held.contains(word)),
+                "{:?} of {:?} in {:?}", most, texts, summary
+            );
+        }
+    }
+
+    #[test]
+    fn whatever_is_near_the_budget_holds_and_the_order_is_that_of_the_texts(
+        near in prop::collection::vec(-1.0f64..1.0, 16),
+        max_tokens in 0usize..200,
+    ) {
+        let draft = Draft::read(&LEAVES, stop::words("english"), &mut || ());
+        let write = || draft.write(max_tokens, |at| near[at % near.len()], &mut || ());
+        let summary = write();
+        prop_assert!(tokens::count(&summary) <= max_tokens);
+        prop_assert_eq!(&summary, &write());
+        if !summary.ends_with('…') {
+            let places: Vec<Option<usize>> = draft.sentences().map(|(_, sentence)| summary.find(sentence)).collect();
+            let places: Vec<usize> = places.into_iter().flatten().collect();
+            prop_assert!(places.is_sorted(), "{:?} in {:?}", places, summary);
         }
     }
 }
