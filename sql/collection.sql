@@ -54,11 +54,13 @@ CREATE TABLE {schema}.node (
     embedding    {vector}.vector({dimensions}),
     source_count int NOT NULL DEFAULT 1,
     stale        boolean NOT NULL DEFAULT false,
+    member_hash  bytea,
     CHECK ((level = 0) = (block_id IS NOT NULL))
 );
 CREATE INDEX node_document ON {schema}.node (document_id);
 CREATE INDEX node_block ON {schema}.node (block_id, ordinal);
 CREATE INDEX node_level ON {schema}.node (level, partition) WHERE level > 0;
+CREATE INDEX node_member_hash ON {schema}.node (member_hash) WHERE level > 0;
 CREATE INDEX node_text_hash ON {schema}.node (text_hash);
 CREATE INDEX node_metadata ON {schema}.node USING gin (metadata jsonb_path_ops);
 

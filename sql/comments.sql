@@ -42,10 +42,10 @@ COMMENT ON FUNCTION @extschema@.rag_neighbors(text, text, int) IS
 'What the collection thinks is near to a word: the terms whose vectors have the greatest cosines with it, of those that two leaves or more held when builtin:lsa learned.
 word: one word, or some. k: rows at most. Columns: word (a lexeme: a word as the dictionaries of the language have it), score (the cosine). A word that was not learned has no neighbours. Errors: 55000 where the embedder has no part builtin:lsa.';
 
-COMMENT ON FUNCTION @extschema@.raptor_build(text, text, int, int) IS
+COMMENT ON FUNCTION @extschema@.raptor_build(text, text, int, int, bigint) IS
 'Builds the tree of summaries anew, one root a partition, after cutting documents that wait for it, and learning where builtin:lsa is due to. Readers see the old tree until you commit; if it learns and there are over 1,000 nodes, they wait until then.
-method: greedy (each leaf in canonical order takes its cluster_size - 1 nearest free neighbours by cosine; after RAPTOR, Sarthi et al. 2024).
-max_levels: NULL goes on to one root. cluster_size: NULL takes the setting. Columns: level (0 = leaves), nodes, calls (items asked of models that are not built in).
+method: bisect (k-means, cut in two down to what the summarizer reads, the setting cluster_tokens; a leaf between two clusters joins both), mixture (Gaussian mixtures on principal components, as in RAPTOR, Sarthi et al. 2024), greedy (each leaf in canonical order takes its cluster_size - 1 nearest free neighbours by cosine).
+max_levels: NULL goes on to one root. cluster_size: members of a cluster at most; NULL takes the setting. seed: another one gives another tree, the same one the same. A cluster whose texts have not changed keeps its node, summary and vector. Columns: level (0 = leaves), nodes, calls (items asked of models that are not built in).
 Errors: 53200 if the vectors do not fit graphrag.build_memory, 42501 unless you are a member of the owning role.';
 
 COMMENT ON FUNCTION @extschema@.raptor_search(text, text, int, jsonb, text, int, bigint[]) IS

@@ -2,9 +2,10 @@
 
 CREATE FUNCTION @extschema@.raptor_build(
     collection text,
-    method text DEFAULT 'greedy',
+    method text DEFAULT 'bisect',
     max_levels int DEFAULT NULL,
-    cluster_size int DEFAULT NULL)
+    cluster_size int DEFAULT NULL,
+    seed bigint DEFAULT 0)
 RETURNS TABLE (level int, nodes bigint, calls bigint)
 LANGUAGE c VOLATILE COST 100000 ROWS 8 AS 'MODULE_PATHNAME', 'raptor_build_wrapper';
 

@@ -38,8 +38,10 @@ pub struct Options {
     pub inline_rows: i64,
     /// Candidate rows up to which search is exact.
     pub exact_below: i64,
-    /// Members of a cluster, when raptor_build is not told.
-    pub cluster_size: i64,
+    /// Members of a cluster at most, when raptor_build is not told; nothing has the method choose.
+    pub cluster_size: Option<i64>,
+    /// Tokens that the summarizer reads of one cluster.
+    pub cluster_tokens: i64,
     /// Tokens of a summary or report.
     pub summary_tokens: i64,
     /// Tokens of the statements that a report is written from.
@@ -49,13 +51,14 @@ pub struct Options {
 }
 
 /// Numeric options: key, default, least, greatest.
-const NUMBERS: [(&str, i64, i64, i64); 9] = [
+const NUMBERS: [(&str, i64, i64, i64); 10] = [
     ("block_tokens", 1000, 50, 100_000),
     ("leaf_tokens", 200, 8, 10_000),
     ("leaf_overlap", 40, 0, 5_000),
     ("inline_rows", 1000, 0, 1_000_000),
     ("exact_below", 10_000, 0, 10_000_000),
-    ("cluster_size", 8, 2, 1_000),
+    ("cluster_size", 0, 2, 1_000),
+    ("cluster_tokens", 3500, 100, 1_000_000),
     ("summary_tokens", 200, 16, 10_000),
     ("report_tokens", 8000, 200, 1_000_000),
     ("max_attempts", 3, 1, 1_000),
@@ -134,7 +137,12 @@ impl Options {
             chunk,
             inline_rows: number("inline_rows")?,
             exact_below: number("exact_below")?,
-            cluster_size: number("cluster_size")?,
+            cluster_size: map
+                .get("cluster_size")
+                .filter(|value| !value.is_null())
+                .map(|_| number("cluster_size"))
+                .transpose()?,
+            cluster_tokens: number("cluster_tokens")?,
             summary_tokens: number("summary_tokens")?,
             report_tokens: number("report_tokens")?,
             max_attempts: number("max_attempts")?,

@@ -180,8 +180,8 @@ fn asks(model: &Model, calls: i64, calls_high: i64, prompt_tokens: i64, completi
     }
 }
 
-/// Summaries and their vectors. The greedy method makes clusters of one size, so that their number is known; how long the
-/// summaries come out is not.
+/// Summaries and their vectors. The greedy method makes clusters of one size, so that their number is known; the others make as many as what
+/// belongs together lets them. How long the summaries come out is not known.
 fn tree(collection: &Collection, uncut: Load) -> Result<Vec<(&Model, Asks)>> {
     let options = &collection.options;
     let sql = "SELECT partition, count(*), sum(token_count)::bigint FROM {s}.node WHERE level = 0 GROUP BY 1";
@@ -199,10 +199,12 @@ fn tree(collection: &Collection, uncut: Load) -> Result<Vec<(&Model, Asks)>> {
         partitions.clear();
     }
     let shape = Shape::of_last(collection)?;
-    let size = shape.cluster_size.map_or(options.cluster_size, i64::from);
     let overhead = tokens_of(&prompts::summarize(&options.summarizer, options, &[]));
     let of_passage = tokens::count("<passage n=\"1\">\n\n</passage>\n") as i64;
-    let first: i64 = partitions.iter().map(|load| clusters(load.items, size)).sum();
+    let first: i64 = partitions
+        .iter()
+        .map(|load| shape.clusters(collection, load.items, load.tokens))
+        .sum();
     let seen = observed(collection, "tree", Role::Summarizer, first)?;
     let summary = seen.map_or(options.summary_tokens as f64, |(_, completion)| completion);
     let mut summaries = Asks::default();
@@ -210,27 +212,31 @@ fn tree(collection: &Collection, uncut: Load) -> Result<Vec<(&Model, Asks)>> {
     for load in partitions {
         let (mut items, mut tokens) = (load.items, load.tokens as f64);
         for _ in 0..shape.max_levels.unwrap_or(64) {
-            let parents = clusters(items, size);
+            let parents = shape.clusters(collection, items, tokens as i64);
             if parents == 0 {
                 break;
             }
+            let read = shape.belongings();
             summaries.calls += parents;
-            summaries.prompt_tokens += tokens as i64 + parents * overhead + items * of_passage;
+            summaries.prompt_tokens +=
+                (tokens * read) as i64 + parents * overhead + (items as f64 * read) as i64 * of_passage;
             summaries.completion_tokens += (parents as f64 * summary) as i64;
             vectors.calls += parents;
             vectors.prompt_tokens += (parents as f64 * summary) as i64;
-            // One that is left over goes up as it is.
-            items = parents + i64::from(items % size == 1);
+            items = parents;
             tokens = items as f64 * summary;
         }
     }
-    // A summary that is repeated, or has no vector, may shift the levels above the first.
+    // A summary that is repeated, or has no vector, may shift the levels above the first; clusters that are not of one size may be more.
     let of = |model, total: Asks| {
-        let above = total.calls - first.min(total.calls);
+        let unsure = match shape.is_sure() {
+            true => total.calls - first.min(total.calls),
+            false => total.calls / 2,
+        };
         asks(
             model,
             total.calls,
-            total.calls + above,
+            total.calls + unsure,
             total.prompt_tokens,
             total.completion_tokens,
         )
@@ -239,14 +245,6 @@ fn tree(collection: &Collection, uncut: Load) -> Result<Vec<(&Model, Asks)>> {
         (&options.summarizer, of(&options.summarizer, summaries)),
         (asked(&options.embedder), of(asked(&options.embedder), vectors)),
     ])
-}
-
-/// Clusters of two and more among so many items.
-fn clusters(items: i64, size: i64) -> i64 {
-    match items {
-        0 | 1 => 0,
-        _ => items / size + i64::from(items % size > 1),
-    }
 }
 
 fn tokens_of(request: &serde_json::Value) -> i64 {

@@ -2,30 +2,33 @@
 
 use std::collections::BTreeMap;
 
-use graphrag_cluster::Method;
+use graphrag_cluster::{Limits, Method};
 use pgrx::prelude::*;
 use serde_json::json;
 
-use super::plan::{self, Plan};
+use super::plan::{self, Plan, Size};
 use super::write;
 use crate::collection::Collection;
 use crate::error::{Error, Result, in_range, required, sql};
 use crate::model::{Asking, Ledger, lsa};
+use crate::pg::threads;
 use crate::{ingest, refresh, search};
 
-/// SQL: `raptor_build(collection, method, max_levels, cluster_size)`.
+/// SQL: `raptor_build(collection, method, max_levels, cluster_size, seed)`.
 #[pg_extern(sql = false)]
 fn raptor_build(
     collection: Option<&str>,
     method: Option<&str>,
     max_levels: Option<i32>,
     cluster_size: Option<i32>,
+    seed: Option<i64>,
 ) -> sql::Result<TableIterator<'static, (name!(level, i32), name!(nodes, i64), name!(calls, i64))>> {
     Ok(TableIterator::new(raptor(
         collection,
         method,
         max_levels,
         cluster_size,
+        seed,
     )?))
 }
 
@@ -34,15 +37,13 @@ fn raptor(
     method: Option<&str>,
     max_levels: Option<i32>,
     cluster_size: Option<i32>,
+    seed: Option<i64>,
 ) -> Result<Vec<(i32, i64, i64)>> {
-    match required(method, "method")? {
-        "greedy" => {}
-        other => {
-            return Err(
-                Error::invalid(format!("unknown method \"{other}\"")).hint("The method of this version is 'greedy'.")
-            );
-        }
-    }
+    let method = required(method, "method")?;
+    let method = method_of(method).ok_or_else(|| {
+        Error::invalid(format!("unknown method \"{method}\"")).hint("Methods are 'bisect', 'mixture' and 'greedy'.")
+    })?;
+    let seed = required(seed, "seed")?;
     let max_levels = max_levels
         .map(|levels| in_range(Some(levels), "max_levels", 1..=64))
         .transpose()?;
@@ -58,8 +59,10 @@ fn raptor(
     let leaf_calls = ingest::embed_all_leaves(&collection)?;
     collection.analyze(&["node"])?;
     let shape = Shape {
+        method,
         max_levels,
         cluster_size,
+        seed,
     };
     let built = shape.build(&collection, Ledger::begin(&collection, "tree", Asking::Now)?)?;
     if built.waiting > 0 {
@@ -80,10 +83,26 @@ fn raptor(
 /// The arguments of a build that shape the tree; kept in the settings, so that a refresh builds it alike.
 #[derive(Clone, Copy, Default)]
 pub struct Shape {
+    pub method: Method,
     pub max_levels: Option<i32>,
     /// Nothing takes the setting.
     pub cluster_size: Option<i32>,
+    pub seed: i64,
 }
+
+const METHODS: [(&str, Method); 3] = [
+    ("bisect", Method::Bisect),
+    ("mixture", Method::Mixture),
+    ("greedy", Method::Greedy),
+];
+
+fn method_of(name: &str) -> Option<Method> {
+    METHODS.iter().find(|method| method.0 == name).map(|method| method.1)
+}
+
+/// Members of a cluster where nobody has said how many.
+const GREEDY: i64 = 8;
+const ANY: i64 = 1_000;
 
 /// What a build has come to.
 pub struct Built {
@@ -96,52 +115,105 @@ pub struct Built {
 impl Shape {
     /// The shape of the last build.
     pub fn of_last(collection: &Collection) -> Result<Shape> {
-        let sql = "SELECT (value ->> 'max_levels')::int, (value ->> 'cluster_size')::int FROM {s}.setting WHERE key = 'step.tree'";
+        let sql = "SELECT (value ->> 'max_levels')::int, (value ->> 'cluster_size')::int, value ->> 'method', (value ->> 'seed')::bigint \
+                   FROM {s}.setting WHERE key = 'step.tree'";
         let found = collection.query(sql, &[], |row| {
             Ok(Shape {
                 max_levels: row.get(1)?,
                 cluster_size: row.get(2)?,
+                method: row
+                    .get::<String>(3)?
+                    .and_then(|name| method_of(&name))
+                    .unwrap_or_default(),
+                seed: row.get(4)?.unwrap_or_default(),
             })
         })?;
         Ok(found.into_iter().next().unwrap_or_default())
     }
 
+    /// What a cluster may hold at most.
+    pub fn limits(&self, collection: &Collection) -> Limits {
+        let options = &collection.options;
+        let members = self.cluster_size.map(i64::from).or(options.cluster_size);
+        Limits {
+            tokens: options.cluster_tokens as u32,
+            members: members.unwrap_or(match self.method {
+                Method::Greedy => GREEDY,
+                _ => ANY,
+            }) as usize,
+        }
+    }
+
+    /// About how many clusters of two and more so many items of so many tokens make; of the greedy method, exactly.
+    pub fn clusters(&self, collection: &Collection, items: i64, tokens: i64) -> i64 {
+        let limits = self.limits(collection);
+        let members = limits.members as i64;
+        match self.method {
+            _ if items < 2 => 0,
+            Method::Greedy => items / members + i64::from(items % members > 1),
+            _ if items <= members && tokens <= i64::from(limits.tokens) => 1,
+            _ => {
+                let size = Size {
+                    partition: String::new(),
+                    leaves: items,
+                    tokens,
+                };
+                size.clusters(self.method, &limits).max(1) as i64
+            }
+        }
+    }
+
+    /// Whether the number of clusters is known before they are made.
+    pub fn is_sure(&self) -> bool {
+        self.method == Method::Greedy
+    }
+
+    /// Clusters that an item belongs to, about.
+    pub fn belongings(&self) -> f64 {
+        if self.is_sure() { 1.0 } else { 1.3 }
+    }
+
     /// Plans the trees of all partitions and, if no answer is missing, puts them in the place of the old ones.
     pub fn build(&self, collection: &Collection, mut ledger: Ledger) -> Result<Built> {
         let options = graphrag_cluster::Options {
-            method: Method::Greedy,
-            cluster_size: self
-                .cluster_size
-                .map_or(collection.options.cluster_size as usize, |size| size as usize),
+            method: self.method,
+            limits: self.limits(collection),
             max_levels: self.max_levels.map(|levels| levels as u32),
+            seed: self.seed as u64,
+            crew: threads::crew()?,
         };
-        let sql = "SELECT partition, count(*) FROM {s}.node WHERE level = 0 AND embedding IS NOT NULL \
+        let sql = "SELECT partition, count(*), sum(token_count) FROM {s}.node WHERE level = 0 AND embedding IS NOT NULL \
                    GROUP BY 1 ORDER BY partition COLLATE \"C\"";
-        let partitions: Vec<(String, i64)> = collection.query(sql, &[], |row| Ok((row.need(1)?, row.need(2)?)))?;
+        let partitions: Vec<Size> = collection.query(sql, &[], |row| {
+            Ok(Size {
+                partition: row.need(1)?,
+                leaves: row.need(2)?,
+                tokens: row.need(3)?,
+            })
+        })?;
         plan::check_memory(collection, &partitions, &options)?;
         let mut calls = BTreeMap::new();
         let mut plans: Vec<(String, Plan)> = Vec::new();
-        for (partition, leaves) in partitions {
-            let plan = plan::plan(
-                collection,
-                &mut ledger,
-                &mut calls,
-                &partition,
-                leaves as usize,
-                &options,
-            )?;
-            plans.extend(plan.map(|plan| (partition, plan)));
+        for size in partitions {
+            let plan = plan::plan(collection, &mut ledger, &mut calls, &size, &options)?;
+            plans.extend(plan.map(|plan| (size.partition, plan)));
         }
         let waiting = ledger.waiting;
         if waiting == 0 {
-            collection.execute("DELETE FROM {s}.node WHERE level > 0", &[])?;
+            let trees: Vec<String> = plans.iter().map(|(partition, _)| partition.clone()).collect();
+            let sql = "DELETE FROM {s}.node WHERE level > 0 AND NOT partition = ANY ($1)";
+            collection.execute(sql, &[trees.into()])?;
             for (partition, plan) in plans {
                 write::write(collection, &partition, plan)?;
             }
             ledger.finish()?;
             search::ensure_index(collection, "node")?;
             collection.analyze(&["node", "node_child", "node_source"])?;
-            let shape = json!({"max_levels": self.max_levels, "cluster_size": self.cluster_size});
+            let method = METHODS
+                .iter()
+                .find(|method| method.1 == self.method)
+                .map(|method| method.0);
+            let shape = json!({"method": method, "max_levels": self.max_levels, "cluster_size": self.cluster_size, "seed": self.seed});
             collection.note_step("tree", Some(&collection.options.summarizer.text), shape)?;
         } else {
             ledger.drop_unwanted()?;

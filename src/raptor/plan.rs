@@ -1,37 +1,55 @@
 //! Plans a tree in memory: clusters, summaries and their vectors, before a row of the old tree is touched.
 
-use std::collections::BTreeMap;
+use std::collections::hash_map::Entry;
+use std::collections::{BTreeMap, HashMap};
 
-use graphrag_cluster::{BuildError, Options, Summarize, Vectors, build, bytes_needed};
+use graphrag_cluster::{BuildError, Child, Limits, Method, Options, Summarize, Vectors, Written, build, bytes_needed};
 use graphrag_text::tokens;
 use sha2::{Digest, Sha256};
 
 use crate::collection::Collection;
 use crate::error::{Error, Result};
 use crate::model::embed::{self, Text};
-use crate::model::{self, Answer, Item, Ledger, prompts};
+use crate::model::{self, Answer, Item, Ledger, lsa, prompts};
 use crate::pg::{memory, tick, vector};
 use crate::progress::Progress;
 
-/// What a leaf costs beside its vector: its id, and its document in the lists of the levels above.
-const BYTES_PER_LEAF: usize = 128;
+/// What a leaf costs beside its vector: its id and hash, and its document in the lists of the levels above.
+const BYTES_PER_LEAF: usize = 250;
 /// Bytes of a token of a summary, generously.
 const BYTES_PER_TOKEN: usize = 8;
 /// Clusters whose texts are in memory at once, and are asked for at once.
 const BATCH: usize = 1_000;
 
+/// Groups for each one that the limits make necessary, about.
+const GROUPS: f64 = 1.6;
+
 /// A tree that waits to be written.
 pub struct Plan {
-    /// Node ids of the leaves.
-    pub leaves: Vec<i64>,
+    /// The leaves by their texts.
+    pub leaves: Vec<Leaf>,
     /// The summaries, which have the numbers after the leaves.
     pub summaries: Vec<Summary>,
 }
 
+/// A text, which is clustered once however many leaves have it.
+pub struct Leaf {
+    /// The first of its nodes, and that one's document.
+    pub id: i64,
+    pub document: i64,
+    hash: [u8; 32],
+    /// The other nodes and their documents.
+    pub copies: Vec<(i64, i64)>,
+}
+
 pub struct Summary {
+    /// The node that has this summary already.
+    pub kept: Option<i64>,
     pub level: u32,
-    /// Numbers of the nodes summarised.
-    pub children: Vec<u32>,
+    /// The nodes summarised.
+    pub children: Vec<Child>,
+    /// What it was written from: the summarizer and the texts of the children.
+    pub member_hash: Vec<u8>,
     /// Documents under it, sorted.
     pub documents: Vec<i64>,
     pub text: String,
@@ -43,20 +61,40 @@ pub struct Summary {
 }
 
 /// 53200 if a partition's tree does not fit the budget.
-pub fn check_memory(collection: &Collection, partitions: &[(String, i64)], options: &Options) -> Result<()> {
+pub fn check_memory(collection: &Collection, partitions: &[Size], options: &Options) -> Result<()> {
     let dimensions = collection.options.dimensions;
     let text = collection.options.summary_tokens as usize * BYTES_PER_TOKEN;
     let mut kept = 0;
-    for (_, leaves) in partitions {
-        let leaves = *leaves as usize;
+    for size in partitions {
+        let (leaves, clusters) = (size.leaves as usize, size.clusters(options.method, &options.limits));
         // Each level has at most half of the nodes of the one below, and all their summaries are kept until they are written.
-        kept += 2 * leaves.div_ceil(options.cluster_size) * (4 * dimensions + text) + leaves * BYTES_PER_LEAF;
+        kept += 2 * clusters * (4 * dimensions + text) + leaves * BYTES_PER_LEAF;
         memory::check(
-            bytes_needed(leaves, dimensions, options.cluster_size) + kept,
+            bytes_needed(leaves, dimensions, clusters, options) + kept,
             "the tree of this collection",
         )?;
     }
     Ok(())
+}
+
+/// A partition's leaves that have a vector.
+pub struct Size {
+    pub partition: String,
+    pub leaves: i64,
+    pub tokens: i64,
+}
+
+impl Size {
+    /// About how many clusters its leaves make.
+    pub fn clusters(&self, method: Method, limits: &Limits) -> usize {
+        let by_tokens = self.tokens as f64 / f64::from(limits.tokens);
+        let by_members = self.leaves as f64 / limits.members as f64;
+        let clusters = match method {
+            Method::Greedy => by_members,
+            _ => GROUPS * by_tokens.max(by_members),
+        };
+        (clusters.ceil() as usize).min(self.leaves as usize / 2)
+    }
 }
 
 /// The tree of one partition; nothing if answers are missing, which are planned in the ledger then.
@@ -64,8 +102,7 @@ pub fn plan(
     collection: &Collection,
     ledger: &mut Ledger,
     calls: &mut BTreeMap<i32, i64>,
-    partition: &str,
-    leaves: usize,
+    size: &Size,
     options: &Options,
 ) -> Result<Option<Plan>> {
     let dimensions = collection.options.dimensions;
@@ -77,20 +114,42 @@ pub fn plan(
             leaves: Vec::new(),
             summaries: Vec::new(),
         },
-        documents: Vec::new(),
+        partition: &size.partition,
+        limit: options.limits.tokens as usize,
+        identity: identity(collection)?,
         progress: Progress::start(),
     };
     let mut data = Vec::new();
-    memory::reserve(&mut data, leaves * dimensions)?;
-    let sql = "SELECT n.id, n.document_id, n.embedding FROM {s}.node n JOIN {s}.document d ON d.id = n.document_id \
+    memory::reserve(&mut data, size.leaves as usize * dimensions)?;
+    let (mut sizes, mut known) = (Vec::new(), HashMap::new());
+    let sql = "SELECT n.id, n.document_id, n.text_hash, n.token_count, n.embedding FROM {s}.node n JOIN {s}.document d ON d.id = n.document_id \
                WHERE n.level = 0 AND n.embedding IS NOT NULL AND n.partition = $1 \
                ORDER BY d.body_hash, d.source_key COLLATE \"C\", n.ordinal, n.id";
-    collection.stream(sql, &[partition.into()], |row| {
-        planner.plan.leaves.push(row.need(1)?);
-        planner.documents.push(row.need(2)?);
-        data.extend_from_slice(&row.need::<vector::Vector>(3)?.0);
+    let leaves = &mut planner.plan.leaves;
+    collection.stream(sql, &[size.partition.as_str().into()], |row| {
+        let (id, document) = (row.need(1)?, row.need(2)?);
+        let hash = <[u8; 32]>::try_from(row.need::<Vec<u8>>(3)?.as_slice())
+            .map_err(|_| Error::internal("a text_hash is no SHA-256"))?;
+        match known.entry(hash) {
+            Entry::Occupied(first) => {
+                let first: &usize = first.get();
+                leaves[*first].copies.push((id, document));
+            }
+            Entry::Vacant(place) => {
+                place.insert(leaves.len());
+                leaves.push(Leaf {
+                    id,
+                    document,
+                    hash,
+                    copies: Vec::new(),
+                });
+                sizes.push(row.need::<i32>(4)?.max(0) as u32);
+                data.extend_from_slice(&row.need::<vector::Vector>(5)?.0);
+            }
+        }
         Ok(())
     })?;
+    drop(known);
     let leaves = Vectors::new(dimensions, data, &mut tick).map_err(|e| Error::internal(e.to_string()))?;
     let count = leaves.len();
     let mut grouping = Progress::start();
@@ -98,7 +157,7 @@ pub fn plan(
         tick();
         grouping.say(|| format!("grouping {count} leaves"));
     };
-    match build(leaves, options, &mut planner, &mut tick) {
+    match build(leaves, sizes, options, &mut planner, &mut tick) {
         Ok(_) => Ok(Some(planner.plan)),
         Err(BuildError::Summarize(Stop::Waiting)) => Ok(None),
         Err(BuildError::Summarize(Stop::Error(error))) => Err(error),
@@ -134,15 +193,18 @@ struct Planner<'a, 'b> {
     ledger: &'a mut Ledger<'b>,
     calls: &'a mut BTreeMap<i32, i64>,
     plan: Plan,
-    /// The documents of the leaves.
-    documents: Vec<i64>,
+    partition: &'a str,
+    /// Tokens of a cluster at most. Of a text no more than half of that is read.
+    limit: usize,
+    /// The summarizer, as far as a summary depends on it.
+    identity: Vec<u8>,
     progress: Progress,
 }
 
 impl Summarize for Planner<'_, '_> {
     type Error = Stop;
 
-    fn summarize(&mut self, level: u32, clusters: &[Vec<u32>]) -> std::result::Result<Vec<Option<Vec<f32>>>, Stop> {
+    fn summarize(&mut self, level: u32, clusters: &[Vec<Child>]) -> std::result::Result<Vec<Written>, Stop> {
         let before = self.ledger.calls;
         let waiting = self.ledger.waiting;
         let mut summaries = Vec::with_capacity(clusters.len());
@@ -161,47 +223,95 @@ impl Summarize for Planner<'_, '_> {
             return Err(Stop::Waiting);
         }
         for part in summaries.chunks_mut(BATCH) {
-            self.embed(part)?;
+            let mut new: Vec<&mut Summary> = part.iter_mut().filter(|summary| summary.kept.is_none()).collect();
+            self.embed(&mut new)?;
         }
         *self.calls.entry(level as i32).or_default() += self.ledger.calls - before;
         if self.ledger.waiting > waiting {
             return Err(Stop::Waiting);
         }
-        let vectors = summaries.iter().map(|summary| summary.embedding.clone()).collect();
+        let written = |summary: &Summary| Written {
+            vector: summary.embedding.clone(),
+            tokens: summary.tokens as u32,
+        };
+        let written = summaries.iter().map(written).collect();
         self.plan.summaries.extend(summaries);
-        Ok(vectors)
+        Ok(written)
     }
 }
 
 impl Planner<'_, '_> {
-    /// The summaries of some clusters; those that the model has not answered yet have no text.
-    fn write(&mut self, level: u32, clusters: &[Vec<u32>]) -> Result<Vec<Summary>> {
-        let options = &self.collection.options;
-        let model = &options.summarizer;
-        let texts = self.texts(clusters)?;
-        let mut rest = &texts[..];
-        let mut summaries = Vec::with_capacity(clusters.len());
-        let mut items = Vec::new();
-        let mut own = Vec::new();
-        for cluster in clusters {
-            let (texts, others) = rest.split_at(cluster.len());
-            rest = others;
-            let texts: Vec<&str> = texts.iter().map(String::as_str).collect();
-            let documents = self.documents(cluster);
-            if !model.is_built_in() {
-                items.push(Item::new(prompts::summarize(model, options, &texts), documents.clone()));
-            }
-            own.push(texts);
-            summaries.push(Summary {
+    /// The summaries of some clusters: those that there are, and those that are written now, which have no text if the model
+    /// has not answered yet.
+    fn write(&mut self, level: u32, clusters: &[Vec<Child>]) -> Result<Vec<Summary>> {
+        let mut summaries: Vec<Summary> = clusters
+            .iter()
+            .map(|children| Summary {
+                kept: None,
                 level,
-                children: cluster.clone(),
-                documents,
+                children: children.clone(),
+                member_hash: self.member_hash(children),
+                documents: self.documents(children),
                 text: String::new(),
                 hash: Vec::new(),
                 tokens: 0,
                 embedding: None,
                 stale: false,
-            });
+            })
+            .collect();
+        self.keep(level, &mut summaries)?;
+        let mut new: Vec<&mut Summary> = summaries.iter_mut().filter(|summary| summary.kept.is_none()).collect();
+        self.write_new(&mut new)?;
+        Ok(summaries)
+    }
+
+    /// Takes over the nodes that were written from the same texts by the same summarizer.
+    fn keep(&self, level: u32, summaries: &mut [Summary]) -> Result<()> {
+        let hashes: Vec<Vec<u8>> = summaries.iter().map(|summary| summary.member_hash.clone()).collect();
+        let sql = "SELECT DISTINCT ON (n.member_hash) n.member_hash, n.id, n.text, n.text_hash, n.token_count, n.embedding \
+                   FROM {s}.node n WHERE n.member_hash = ANY ($1) AND n.level = $2 AND n.partition = $3 AND NOT n.stale \
+                   AND n.embedding IS NOT NULL ORDER BY n.member_hash, n.id";
+        let args = [hashes.into(), (level as i32).into(), self.partition.into()];
+        let mut found: HashMap<Vec<u8>, (i64, String, Vec<u8>, i32, Vec<f32>)> = HashMap::new();
+        self.collection.stream(sql, &args, |row| {
+            let node = (
+                row.need(2)?,
+                row.need(3)?,
+                row.need(4)?,
+                row.need(5)?,
+                row.need::<vector::Vector>(6)?.0,
+            );
+            found.insert(row.need(1)?, node);
+            Ok(())
+        })?;
+        for summary in summaries {
+            if let Some((id, text, hash, tokens, embedding)) = found.remove(&summary.member_hash) {
+                summary.kept = Some(id);
+                (summary.text, summary.hash, summary.tokens) = (text, hash, tokens);
+                summary.embedding = Some(embedding);
+            }
+        }
+        Ok(())
+    }
+
+    fn write_new(&mut self, summaries: &mut [&mut Summary]) -> Result<()> {
+        let options = &self.collection.options;
+        let model = &options.summarizer;
+        let texts = self.texts(summaries.iter().flat_map(|summary| &summary.children))?;
+        let mut rest = &texts[..];
+        let mut items = Vec::new();
+        let mut own = Vec::new();
+        for summary in summaries.iter() {
+            let (texts, others) = rest.split_at(summary.children.len());
+            rest = others;
+            let texts: Vec<&str> = texts.iter().map(|text| tokens::head(text, self.limit / 2)).collect();
+            if !model.is_built_in() {
+                items.push(Item::new(
+                    prompts::summarize(model, options, &texts),
+                    summary.documents.clone(),
+                ));
+            }
+            own.push(texts);
         }
         let answers = self.ledger.want(model, &items)?;
         let is_own = |i: usize| !matches!(answers.get(i), Some(None | Some(Answer::Text(_))));
@@ -219,10 +329,10 @@ impl Planner<'_, '_> {
             summary.hash = Sha256::digest(&summary.text).to_vec();
             summary.tokens = tokens::count(&summary.text) as i32;
         }
-        Ok(summaries)
+        Ok(())
     }
 
-    fn embed(&mut self, summaries: &mut [Summary]) -> Result<()> {
+    fn embed(&mut self, summaries: &mut [&mut Summary]) -> Result<()> {
         let texts: Vec<Text> = summaries
             .iter()
             .map(|summary| Text {
@@ -242,14 +352,32 @@ impl Planner<'_, '_> {
         Ok(())
     }
 
+    /// What a summary of `children` is written from.
+    fn member_hash(&self, children: &[Child]) -> Vec<u8> {
+        let mut hash = Sha256::new_with_prefix(&self.identity);
+        for child in children {
+            match self.plan.leaves.get(child.node as usize) {
+                Some(leaf) => hash.update(leaf.hash),
+                None => hash.update(&self.summary(child).hash),
+            }
+        }
+        hash.finalize().to_vec()
+    }
+
+    fn summary(&self, child: &Child) -> &Summary {
+        &self.plan.summaries[child.node as usize - self.plan.leaves.len()]
+    }
+
     /// The documents under a cluster, sorted.
-    fn documents(&self, cluster: &[u32]) -> Vec<i64> {
-        let leaves = self.documents.len();
+    fn documents(&self, children: &[Child]) -> Vec<i64> {
         let mut documents: Vec<i64> = Vec::new();
-        for &child in cluster {
-            match self.documents.get(child as usize) {
-                Some(document) => documents.push(*document),
-                None => documents.extend_from_slice(&self.plan.summaries[child as usize - leaves].documents),
+        for child in children {
+            match self.plan.leaves.get(child.node as usize) {
+                Some(leaf) => {
+                    documents.push(leaf.document);
+                    documents.extend(leaf.copies.iter().map(|(_, document)| document));
+                }
+                None => documents.extend_from_slice(&self.summary(child).documents),
             }
         }
         documents.sort_unstable();
@@ -257,23 +385,36 @@ impl Planner<'_, '_> {
         documents
     }
 
-    /// The texts of all members of the clusters, in their order.
-    fn texts(&self, clusters: &[Vec<u32>]) -> Result<Vec<String>> {
-        let leaves = self.plan.leaves.len();
-        let members = || clusters.iter().flatten().map(|&child| child as usize);
-        let ids: Vec<i64> = members()
-            .filter_map(|child| self.plan.leaves.get(child).copied())
-            .collect();
+    /// The texts of nodes, in their order.
+    fn texts<'c>(&self, children: impl Iterator<Item = &'c Child> + Clone) -> Result<Vec<String>> {
+        let leaf = |child: &Child| self.plan.leaves.get(child.node as usize).map(|leaf| leaf.id);
+        let ids: Vec<i64> = children.clone().filter_map(leaf).collect();
         let sql = "SELECT n.text FROM unnest($1::bigint[]) WITH ORDINALITY AS u (id, n) JOIN {s}.node n ON n.id = u.id ORDER BY u.n";
         let mut of_leaves = self
             .collection
             .query(sql, &[ids.into()], |row| row.need::<String>(1))?
             .into_iter();
-        members()
-            .map(|child| match child.checked_sub(leaves) {
-                Some(summary) => Ok(self.plan.summaries[summary].text.clone()),
-                None => of_leaves.next().ok_or_else(|| Error::internal("a leaf is gone")),
+        children
+            .map(|child| match leaf(child) {
+                None => Ok(self.summary(child).text.clone()),
+                Some(_) => of_leaves.next().ok_or_else(|| Error::internal("a leaf is gone")),
             })
             .collect()
     }
+}
+
+/// The summarizer and what it is told beside the texts: what it writes from the same texts is the same as long as this is.
+fn identity(collection: &Collection) -> Result<Vec<u8>> {
+    let options = &collection.options;
+    let model = &options.summarizer;
+    let told = match model.is_built_in() {
+        true => format!(
+            "{} {} {}",
+            options.summary_tokens,
+            options.language,
+            lsa::State::load(collection)?.version
+        ),
+        false => prompts::summarize(model, options, &[]).to_string(),
+    };
+    Ok(Sha256::digest(format!("{}\0{told}", model.identity(collection.owner)?)).to_vec())
 }

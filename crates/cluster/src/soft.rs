@@ -14,6 +14,9 @@ const SECONDS: usize = 1;
 /// Members that a group's mean is drawn to the mean of all with.
 const PRIOR: f64 = 4.0;
 
+/// The probabilities of a group's rows in it; and (probability, row, group) of those that belong to a second one.
+type Probable = (Vec<f32>, Vec<(f32, u32, u32)>);
+
 /// What is known of a row's closeness to groups.
 #[derive(Clone, Copy, Default)]
 struct Close {
@@ -25,10 +28,10 @@ struct Close {
 impl Groups<'_> {
     /// Groups of one join the best near group that has room, or are put together in pairs; at most one is left.
     pub fn settle(&mut self, near: &[Vec<u32>], tick: &mut dyn FnMut()) {
-        for group in 0..self.rows.len() {
+        for (group, near) in near.iter().enumerate() {
             let [row] = self.rows[group][..] else { continue };
             tick();
-            let others = near[group].iter().map(|&other| other as usize);
+            let others = near.iter().map(|&other| other as usize);
             let best = others
                 .filter(|&other| !self.rows[other].is_empty() && self.has_room(other, row))
                 .map(|other| (self.gain(other, row), other))
@@ -91,8 +94,7 @@ impl Groups<'_> {
         let spread = (close.iter().zip(&means).map(spread).sum::<f64>() / count).max(1e-3);
         let likelihood = |group: usize, cosine: f32| libm::exp(-(means[group] - f64::from(cosine)).max(0.0) / spread);
 
-        // (probability, row, group) of second memberships, and the probability of each row in its own group.
-        let mut found: Vec<(Vec<f32>, Vec<(f32, u32, u32)>)> = vec![Default::default(); self.rows.len()];
+        let mut found: Vec<Probable> = vec![Default::default(); self.rows.len()];
         crew.share(
             tick,
             found.iter_mut().zip(&close).enumerate(),

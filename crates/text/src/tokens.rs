@@ -36,6 +36,19 @@ pub fn count(text: &str) -> usize {
     pieces(text).map(|piece| piece.tokens).sum()
 }
 
+/// The longest start of `text` in whole pieces of at most `max_tokens` tokens.
+pub fn head(text: &str, max_tokens: usize) -> &str {
+    let (mut end, mut tokens) = (0, 0);
+    for piece in pieces(text) {
+        tokens += piece.tokens;
+        if tokens > max_tokens {
+            return &text[..end];
+        }
+        end = piece.bytes.end;
+    }
+    text
+}
+
 /// The pieces of `text`, in order and without gaps.
 ///
 /// A text that starts and ends at pieces of another that are not white space has the same pieces, so that counts add up.

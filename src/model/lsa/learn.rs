@@ -137,7 +137,7 @@ impl Learning {
         let mut sample = std::mem::take(&mut self.sample);
         sample.sort_unstable();
         sample.dedup_by(|a, b| a.0 == b.0);
-        let options = self.options(collection)?;
+        let options = self.options()?;
         let budget = settings::build_memory();
         let (mut counts, mut terms) = self.matrix(&sample);
         let all = sample.len();
@@ -163,18 +163,15 @@ impl Learning {
         Ok(Stage::Learn(Box::new(learner), terms))
     }
 
-    fn options(&self, collection: &Collection) -> Result<Options> {
+    fn options(&self) -> Result<Options> {
         let dimensions = self
             .dimensions
             .try_into()
             .map_err(|_| Error::internal("no dimensions"))?;
-        let sql = "SELECT setting::int FROM pg_settings WHERE name = 'max_parallel_maintenance_workers'";
-        let helpers: i32 = collection.query_one(sql, &[], |row| row.need(1))?;
-        let cores = std::thread::available_parallelism().map_or(1, usize::from);
-        let threads = (helpers.max(0) as usize + 1).min(cores);
+        let crew = threads::crew()?;
         Ok(Options {
-            threads: threads.try_into().map_err(|_| Error::internal("no threads"))?,
-            spawning: |spawn| threads::without_signals(spawn),
+            threads: crew.threads,
+            spawning: crew.spawning,
             ..Options::new(dimensions)
         })
     }
