@@ -45,3 +45,4 @@ mod support;
 mod textbook;
 mod traces;
 mod unusual;
+mod waiting;
