@@ -17,6 +17,7 @@ mod large;
 mod lifecycle;
 mod lsa;
 mod lsa_forgetting;
+mod lsa_told;
 mod models_cancel;
 mod models_change;
 mod models_crash;
