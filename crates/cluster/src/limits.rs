@@ -1,7 +1,5 @@
 //! What a cluster may hold, and how groups are brought within it.
 
-use crate::vectors::{Vectors, dot};
-
 /// A row of a cluster, and how probable it is that it belongs there: above 0, at most 1.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Member {

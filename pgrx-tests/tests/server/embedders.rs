@@ -160,6 +160,42 @@ fn beside_a_queue_the_words_alone_are_searched() {
 }
 
 #[test]
+fn another_embedder_before_the_first_has_answered() {
+    let database = Database::new();
+    let mut client = database.client();
+    run(
+        &mut client,
+        &format!(
+            "{COUNTING} SELECT rag_create('kb', 36, 'function:public.embed(4) + builtin:lsa'); {}",
+            documents(1, 40)
+        ),
+    );
+    assert_eq!((state(&mut client, "leaves"), state(&mut client, "version")), (40, 1));
+    // What was learned in 32 dimensions is no use in 36.
+    for (embedder, learned) in [("builtin:lsa", 40), ("builtin:hash", 0)] {
+        run(&mut client, "UPDATE kb.node SET embedding = NULL");
+        run(
+            &mut client,
+            &format!("SELECT rag_alter('kb', '{{\"embedder\": \"{embedder}\"}}')"),
+        );
+        run(&mut client, "SELECT raptor_build('kb')");
+        assert_eq!(
+            (state(&mut client, "leaves"), misfits(&mut client)),
+            (learned, 0),
+            "{embedder}"
+        );
+        let others = "SELECT count(*) FROM kb.term WHERE vector_dims(vector) <> 36";
+        assert_eq!(one::<i64>(&mut client, others), 0, "{embedder}");
+        let found: String = one(
+            &mut client,
+            "SELECT text FROM raptor_search('kb', 'zq8', k => 1, mode => 'leaf')",
+        );
+        assert!(found.contains("zq8"), "{embedder}: {found}");
+    }
+    assert_eq!(calls(&mut client), 0);
+}
+
+#[test]
 fn embedder_text_is_checked() {
     let database = Database::new();
     let mut client = database.client();
