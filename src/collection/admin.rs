@@ -8,7 +8,7 @@ use super::options::{Options, check_keys, cuts_differ, settings_of};
 use super::{Collection, TABLES, find_sql, literal, quoted};
 use crate::error::{Error, Result, notice, sql};
 use crate::ingest;
-use crate::model::Embedder;
+use crate::model::{Embedder, lsa};
 use crate::pg::frame::{AsUser, Frame};
 use crate::pg::subtransaction::attempt;
 use crate::pg::{json::Json, spi};
@@ -115,6 +115,11 @@ fn take_embedder(collection: &Collection, embedder: &Embedder) -> Result<()> {
             format!("CALL rag_refresh({}) embeds them.", literal(&collection.name)),
         );
         return Ok(());
+    }
+    // What was learned in another size fits no more.
+    let size = |embedder: &Embedder| embedder.lsa().map(|part| part.dimensions);
+    if size(embedder) != size(&options.embedder) {
+        lsa::unlearn(collection)?;
     }
     collection.execute("DELETE FROM {s}.setting WHERE key = 'embedder_identity'", &[])?;
     collection.set("embedder", &embedder.text)?;

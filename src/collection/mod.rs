@@ -89,14 +89,14 @@ impl Collection {
     }
 
     /// Like [`Collection::build`], for a function that may make or drop the index of `node`; `replaces` says whether it replaces
-    /// the vectors.
+    /// the vectors, `begins` whether it looks how much waits.
     ///
     /// The table is locked first: a transaction that has inserted and goes on to delete would else hold what this one waits
     /// for, and wait for what this one holds.
-    pub fn build_nodes(name: Option<&str>, replaces: bool) -> Result<Collection> {
+    pub fn build_nodes(name: Option<&str>, replaces: bool, begins: bool) -> Result<Collection> {
         let collection = Self::write(name)?;
-        let drops = will_drop_index(&collection)? || collection.options.next_embedder.is_some() || replaces;
-        if drops || !has_index(&collection, "node")? {
+        let replaces = replaces || collection.options.next_embedder.is_some();
+        if replaces || !has_index(&collection, "node")? || begins && will_drop_index(&collection)? {
             collection.execute("LOCK TABLE {s}.node IN SHARE ROW EXCLUSIVE MODE", &[])?;
         }
         collection.building()
@@ -112,7 +112,7 @@ impl Collection {
         }
         drop(collection);
         // Opened anew: a refresh may just have gone over to another embedder.
-        Self::build_nodes(name, replaces)
+        Self::build_nodes(name, replaces, true)
     }
 
     /// 55000 if the schema has been renamed since it was opened: its name may be another collection's by now.

@@ -53,7 +53,7 @@ fn communities(
         }
     }
     let resolution = in_range(resolution, "resolution", 0.0..=1e6)?;
-    let collection = Collection::build_nodes(name, false)?;
+    let collection = Collection::build_nodes(name, false, true)?;
     ingest::take_up(&collection)?;
     search::ensure_index(&collection, "node")?;
     find_communities(&collection, resolution)

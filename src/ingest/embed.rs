@@ -96,13 +96,14 @@ impl Leaves {
 /// cutting.
 pub fn embed_all_leaves(collection: &Collection) -> Result<i64> {
     let embedder = &collection.options.embedder;
-    if embedder.is_built_in() {
+    let mut leaves = Leaves::pending(collection)?;
+    // Of a built-in embedder leaves wait only where another one had not answered yet.
+    if embedder.is_built_in() && leaves.total() == 0 {
         return Ok(0);
     }
     if will_drop_index(collection)? {
         search::drop_index(collection, "node")?;
     }
-    let mut leaves = Leaves::pending(collection)?;
     let mut ledger = Ledger::begin(collection, "embed", Asking::Now)?;
     while !leaves.is_done() {
         leaves.step(collection, &mut ledger, true)?;

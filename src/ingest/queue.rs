@@ -10,7 +10,7 @@ use crate::progress::Progress;
 use crate::{graph, search};
 
 /// Documents of one pass over pending changes.
-const PASS: i64 = 500;
+const PASS: usize = 500;
 
 /// Records every document as changed, for a collection whose blocks or leaves are to be cut anew.
 pub fn queue_all(collection: &Collection) -> Result<usize> {
@@ -52,43 +52,84 @@ pub fn cut_waiting(collection: &Collection, id: i64) -> Result<()> {
     Ok(())
 }
 
-/// Cuts the documents whose changes are pending.
+/// The documents whose changes are pending, cut a piece at a time.
 ///
-/// Build functions call it first. Documents come in canonical order, so that the ids given do not depend on the order
-/// in which they were written.
-pub fn take_up(collection: &Collection) -> Result<()> {
-    let mut documents = 0;
-    let mut progress = Progress::start();
-    loop {
-        let cut = take_up_some(collection)?;
-        if cut == 0 {
-            return Ok(());
+/// They come in canonical order, so that the ids given do not depend on the order in which they were written. They are listed
+/// once: with a look at all of them for each piece, the time would grow with the square of their number.
+#[derive(Default)]
+pub struct Waiting {
+    ids: Vec<i64>,
+    at: usize,
+    /// Documents of the lists before this one.
+    seen: usize,
+    has_begun: bool,
+    /// How many were done when the tables were last analyzed.
+    analyzed: usize,
+}
+
+impl Waiting {
+    pub fn done(&self) -> usize {
+        self.seen + self.at
+    }
+
+    pub fn total(&self) -> usize {
+        self.seen + self.ids.len()
+    }
+
+    /// Cuts the next documents; answers whether there are more.
+    pub fn step(&mut self, collection: &Collection) -> Result<bool> {
+        if self.at >= self.ids.len() {
+            self.list(collection)?;
         }
-        documents += cut;
-        progress.say(|| format!("{documents} documents cut so far"));
-        tick();
+        let part = &self.ids[self.at..self.ids.len().min(self.at + PASS)];
+        if part.is_empty() {
+            // Not all rows: a statement that commits meanwhile may have recorded more.
+            let sql = "DELETE FROM {s}.change c WHERE c.\"table\" = 'document' \
+                       AND NOT EXISTS (SELECT FROM {s}.document d WHERE d.id = c.key::bigint)";
+            collection.execute(sql, &[])?;
+            return Ok(false);
+        }
+        // Since they were listed, others may have cut or deleted some.
+        let keys: Vec<String> = part.iter().map(i64::to_string).collect();
+        let sql = "SELECT DISTINCT key::bigint FROM {s}.change WHERE \"table\" = 'document' AND key = ANY ($1)";
+        let ids: Vec<i64> = collection.returning(sql, &[keys.into()], |row| row.need(1))?;
+        cut_anew(collection, &ids)?;
+        self.at += part.len();
+        // For tables that have grown since they were analyzed, the planner would read them whole for each piece.
+        if self.done() >= 2 * self.analyzed && self.done() < self.total() {
+            collection.analyze(&["node", "block", "change"])?;
+            self.analyzed = self.done();
+        }
+        Ok(true)
+    }
+
+    fn list(&mut self, collection: &Collection) -> Result<()> {
+        self.seen = self.done();
+        self.at = 0;
+        // Written where triggers do not fire (replicated, or restored without them): this UPDATE makes up for it.
+        collection.execute("UPDATE {s}.document SET body = body WHERE body_hash = ''", &[])?;
+        if !self.has_begun && will_drop_index(collection)? {
+            search::drop_index(collection, "node")?;
+        }
+        self.has_begun = true;
+        let sql = "SELECT d.id FROM {s}.document d WHERE d.id IN \
+                     (SELECT c.key::bigint FROM {s}.change c WHERE c.\"table\" = 'document') \
+                   ORDER BY d.body_hash, d.source_key COLLATE \"C\", d.id";
+        self.ids = collection.returning(sql, &[], |row| row.need(1))?;
+        Ok(())
     }
 }
 
-/// Cuts some of the documents whose changes are pending; answers how many, 0 when none is left.
-pub fn take_up_some(collection: &Collection) -> Result<usize> {
-    // Written where triggers do not fire (replicated, or restored without them): this UPDATE makes up for it.
-    collection.execute("UPDATE {s}.document SET body = body WHERE body_hash = ''", &[])?;
-    if will_drop_index(collection)? {
-        search::drop_index(collection, "node")?;
+/// Cuts all documents whose changes are pending. Build functions call it first.
+pub fn take_up(collection: &Collection) -> Result<()> {
+    let mut waiting = Waiting::default();
+    let mut progress = Progress::start();
+    while waiting.step(collection)? {
+        progress.say(|| format!("{} of {} documents cut", waiting.done(), waiting.total()));
+        tick();
     }
-    let sql = "SELECT d.id FROM {s}.document d WHERE d.id IN \
-                 (SELECT c.key::bigint FROM {s}.change c WHERE c.\"table\" = 'document') \
-               ORDER BY d.body_hash, d.source_key COLLATE \"C\", d.id LIMIT $1";
-    let ids: Vec<i64> = collection.query(sql, &[PASS.into()], |row| row.need(1))?;
-    if !ids.is_empty() {
-        cut_anew(collection, &ids)?;
-        collection.note_step("chunk", None, serde_json::json!({}))?;
-        return Ok(ids.len());
+    match waiting.total() {
+        0 => Ok(()),
+        _ => collection.note_step("chunk", None, serde_json::json!({})),
     }
-    // Not all rows: a statement that commits meanwhile may have recorded more.
-    let sql = "DELETE FROM {s}.change c WHERE c.\"table\" = 'document' \
-               AND NOT EXISTS (SELECT FROM {s}.document d WHERE d.id = c.key::bigint)";
-    collection.execute(sql, &[])?;
-    Ok(0)
 }

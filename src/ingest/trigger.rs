@@ -201,7 +201,11 @@ fn cut(collection: &Collection, ids: &[i64], kind: &str) -> error::Result<()> {
     let is_first = lsa::is_blank(collection)?;
     match kind {
         "update" => cut_anew(collection, ids)?,
-        _ => chunk_documents(collection, ids, &Default::default())?,
+        _ => {
+            chunk_documents(collection, ids, &Default::default())?;
+            // Those with ids of before the last learning count, which deleting them will count out.
+            lsa::recount(collection, ids, Default::default())?;
+        }
     }
     if lsa::at_once(collection, ids.len(), is_first)? {
         learn_at_once(collection)?;

@@ -14,9 +14,9 @@ use super::lsa::{self, Space};
 use super::trouble::{check_dimensions, stopped};
 use super::{Answer, Form, Function, Item, Ledger, Model, Role, Server};
 use crate::collection::{Collection, quoted};
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, notice};
 use crate::pg::frame::AsUser;
-use crate::pg::{threads, tick, vector};
+use crate::pg::{statement, threads, tick, vector};
 
 /// Queries whose vectors a session keeps.
 const KEPT: usize = 64;
@@ -204,18 +204,82 @@ thread_local! {
 /// The vector of a query, of unit length; nothing for a text that has none. The last ones are kept in the session.
 pub fn query_vector(collection: &Collection, text: &str) -> Result<Option<Vec<f32>>> {
     let embedder = &collection.options.embedder;
+    let mut says = None;
     let outside = match embedder.outside() {
+        // What is zero scales the cosines with all texts alike.
+        Some(_) if embedder.is_queue() && embedder.parts.len() > 1 => {
+            says = Some(Says::queue(embedder));
+            vec![None]
+        }
         Some(part) => vec![outside_vector(collection, part, text)?],
         None => Vec::new(),
     };
     // What was learned is the owner's to read.
     let _user = AsUser::restricted(collection.owner);
     let mut composer = Composer::new(collection, embedder)?;
-    if composer.space.as_ref().is_some_and(|space| !space.has_learned) {
-        lsa::tell_if_unlearned(collection)?;
+    let mut of_space = Vec::new();
+    if let Some(space) = &mut composer.space {
+        let (vector, is_known) = space.embed_query(collection, text)?;
+        if !space.has_learned {
+            lsa::tell_if_unlearned(collection)?;
+        } else if !is_known && vector.is_some() && embedder.parts.len() == 1 && lsa::can_learn(collection)? {
+            says = Some(Says::unknown(collection));
+        }
+        of_space.push(vector);
     }
-    let vectors = composer.vectors(collection, &[text], outside)?;
-    Ok(vectors.into_iter().next().flatten())
+    let vector = composer.join(collection, &[text], outside, of_space).pop().flatten();
+    if let Some(says) = says.filter(|_| vector.is_some() && is_first(collection, text)) {
+        notice(says.message, says.hint);
+    }
+    Ok(vector)
+}
+
+/// What is said of the vector of a query.
+struct Says {
+    message: String,
+    hint: String,
+}
+
+impl Says {
+    fn queue(embedder: &Embedder) -> Says {
+        let built_in = embedder.parts.iter().filter(|part| part.model.is_built_in());
+        let names: Vec<&str> = built_in.map(|part| part.model.text.as_str()).collect();
+        Says {
+            message: format!(
+                "the query is embedded by {} alone, since a queue answers later",
+                names.join(" and ")
+            ),
+            hint: "raptor_search takes a vector of all parts in place of the text.".to_owned(),
+        }
+    }
+
+    fn unknown(collection: &Collection) -> Says {
+        Says {
+            message: format!(
+                "no word of the query is one that collection {} has learned: what is found may be near by chance",
+                quoted(&collection.name)
+            ),
+            hint: format!(
+                "Ask in the words of the documents. Words of documents that have come since it learned are known by their spelling: {}.",
+                lsa::to_learn(collection)
+            ),
+        }
+    }
+}
+
+/// Whether this statement has not embedded this query before: a plain ORDER BY may do so for each row.
+fn is_first(collection: &Collection, text: &str) -> bool {
+    thread_local! {
+        static LAST: RefCell<(i64, pg_sys::Oid, String)> = const { RefCell::new((0, pg_sys::Oid::INVALID, String::new())) };
+    }
+    LAST.with_borrow_mut(|last| {
+        let now = statement();
+        let is_first = (last.0, last.1, last.2.as_str()) != (now, collection.oid, text);
+        if is_first {
+            *last = (now, collection.oid, text.to_owned());
+        }
+        is_first
+    })
 }
 
 /// The vector of a query by the part that is not built in.

@@ -10,6 +10,7 @@ use super::{Embedder, Form, Function, Model, Part, Server, lsa};
 use crate::collection::Collection;
 use crate::error::{Error, Result, sql};
 use crate::pg::subtransaction::attempt;
+use crate::progress::count;
 use crate::search;
 
 type HealthRow = (String, String, String);
@@ -47,6 +48,8 @@ fn health(name: Option<&str>) -> Result<Vec<HealthRow>> {
     for model in models.chain(&options.answerer).chain(&options.reranker) {
         add(model.role.name(), model, &|| probe(&collection, model));
     }
+    let (state, detail) = waiting(&collection)?;
+    rows.push(("documents".to_owned(), state.to_owned(), detail));
     if let Some(next) = &options.next_embedder {
         rows.push(("vectors".to_owned(), DEGRADED.to_owned(), options.until_embedded(next)));
     }
@@ -114,7 +117,7 @@ fn probe(collection: &Collection, model: &Model) -> Result<(&'static str, String
 fn probe_embedder(collection: &Collection, embedder: &Embedder, part: &Part) -> Result<(&'static str, String)> {
     let model = &part.model;
     let name = match &model.form {
-        Form::BuiltIn if part.built_in() == Some(BuiltIn::Lsa) => return learned(collection),
+        Form::BuiltIn if part.built_in() == Some(BuiltIn::Lsa) => return learned(collection, embedder),
         Form::Function(name) => {
             let function = Function::resolve(model.role, name)?;
             let found = function.embed(&["health"], part.dimensions, collection.owner)?;
@@ -150,16 +153,76 @@ fn probe_embedder(collection: &Collection, embedder: &Embedder, part: &Part) -> 
 }
 
 /// What the collection has taught itself, and whether it is due to learn.
-fn learned(collection: &Collection) -> Result<(&'static str, String)> {
+fn learned(collection: &Collection, embedder: &Embedder) -> Result<(&'static str, String)> {
+    let options = &collection.options;
+    let nothing = format!("has learned nothing, which it does from {} leaves on", lsa::LEAST);
+    if *embedder != options.embedder {
+        return Ok((
+            OK,
+            match lsa::can_learn(collection)? {
+                true => "learns with the next refresh".to_owned(),
+                false => nothing,
+            },
+        ));
+    }
     let state = lsa::State::load(collection)?;
     let terms: i64 = collection.query_one("SELECT count(*) FROM {s}.term", &[], |row| row.need(1))?;
-    let detail = match state.has_learned() {
-        true => lsa::describe(&state, terms),
-        false => format!("has learned nothing, which it does from {} leaves on", lsa::LEAST),
+    let detail = match (state.has_learned(), terms) {
+        (true, 0) => format!(
+            "has forgotten all that it had learned, and learns from {} leaves on",
+            lsa::LEAST
+        ),
+        (true, _) => lsa::describe(&state, terms),
+        (false, _) => nothing,
     };
-    Ok(match lsa::is_due(collection)? {
+    // The refresh goes over to another embedder, or learns in any case.
+    if options.next_embedder.is_some() {
+        return Ok((OK, detail));
+    }
+    let standing = lsa::Standing::of(collection)?;
+    let new = count(standing.new, "newer leaf", "newer leaves");
+    let sql = "SELECT count(*) FROM (SELECT FROM {s}.node LIMIT $1) n";
+    let nodes: i64 = collection.query_one(sql, &[(lsa::FEW + 1).into()], |row| row.need(1))?;
+    Ok(match standing.due {
+        // It learns by itself with the documents that come.
+        Some(reason) if nodes <= lsa::FEW && state.has_learned() => {
+            (OK, format!("{detail}; the next refresh learns, since {reason}"))
+        }
         Some(reason) => (DEGRADED, format!("{detail}; the next refresh learns, since {reason}")),
+        None if standing.new > 0 => {
+            let share = standing.unknown * 100.0;
+            let known = "of the words that it has learned from";
+            (
+                OK,
+                format!("{detail}; {new}, with unknown words that are {share:.1} % {known}"),
+            )
+        }
         None => (OK, detail),
+    })
+}
+
+/// Documents that are not cut yet, and leaves that have no vector yet: neither are found.
+fn waiting(collection: &Collection) -> Result<(&'static str, String)> {
+    let sql = "SELECT count(DISTINCT key) FILTER (WHERE \"table\" = 'document'), \
+                      count(DISTINCT key) FILTER (WHERE \"table\" = 'node'), \
+                      (SELECT count(*) FROM {s}.document WHERE body_hash = '') \
+               FROM {s}.change WHERE \"table\" IN ('document', 'node')";
+    let (documents, leaves, unseen): (i64, i64, i64) =
+        collection.query_one(sql, &[], |row| Ok((row.need(1)?, row.need(2)?, row.need(3)?)))?;
+    let mut waits = Vec::new();
+    if documents + unseen > 0 {
+        let documents = count(documents + unseen, "document to be cut", "documents to be cut");
+        waits.push(documents);
+    }
+    if leaves > 0 {
+        waits.push(count(leaves, "leaf for its vector", "leaves for their vectors"));
+    }
+    Ok(match waits.is_empty() {
+        true => (OK, "all can be found".to_owned()),
+        false => (
+            DEGRADED,
+            format!("waiting: {}; rag_refresh takes them up", waits.join(", ")),
+        ),
     })
 }
 

@@ -16,6 +16,12 @@ pub fn tick() {
     pgrx::check_for_interrupts!();
 }
 
+/// When the statement of the client began: what tells one statement of a session from the next.
+pub fn statement() -> i64 {
+    // SAFETY: a plain read of backend state.
+    unsafe { pgrx::pg_sys::GetCurrentStatementStartTimestamp() }
+}
+
 /// Makes `graphrag.*` refuse parameters that do not exist.
 pub fn reserve_prefix() {
     // SAFETY: called once from _PG_init; the string is static.

@@ -8,7 +8,7 @@ use pgrx::{notice, pg_sys};
 use super::work::{REEMBED, STEPS, Work};
 use crate::collection::Collection;
 use crate::error::{self, Error, Result};
-use crate::ingest;
+use crate::ingest::{self, Waiting};
 use crate::model::{Flight, trouble};
 use crate::progress::count;
 
@@ -91,7 +91,7 @@ impl Run {
             steps: chosen,
             limit,
             flight: Flight::new(),
-            work: Some(Phase::new(Work::Cut(0))),
+            work: Some(Phase::new(Work::Cut(Waiting::default()))),
             stopped: None,
         })
     }
@@ -102,6 +102,11 @@ impl Run {
             true => Ok(collection),
             false => Err(collection.renamed()),
         }
+    }
+
+    /// Whether this is the first piece of a step, which may drop the index.
+    fn begins(&self) -> bool {
+        self.work.as_ref().is_some_and(|phase| !phase.begun)
     }
 
     fn replaces(&self) -> bool {
@@ -115,7 +120,7 @@ impl Run {
         }
         let flying = self.work.as_ref().map(|phase| phase.flying);
         let collection = self.check(match flying {
-            Some(false) => Collection::build_nodes(Some(&self.collection), self.replaces())?,
+            Some(false) => Collection::build_nodes(Some(&self.collection), self.replaces(), self.begins())?,
             _ => Collection::write(Some(&self.collection))?,
         })?;
         let more = self.go_on(&collection)?;

@@ -6,7 +6,7 @@ use super::reembed::Reembed;
 use crate::collection::Collection;
 use crate::error::Result;
 use crate::graph::{self, Blocks, Reports};
-use crate::ingest::{self, Leaves};
+use crate::ingest::{self, Leaves, Waiting};
 use crate::model::{Asking, Form, Ledger, Model, Role, ledger, lsa};
 use crate::pg::spi;
 use crate::progress::count;
@@ -23,7 +23,7 @@ pub const REEMBED: &str = "reembed";
 /// A step at work.
 pub enum Work {
     /// Cuts documents that wait for it.
-    Cut(usize),
+    Cut(Waiting),
     Embed(Leaves),
     /// Goes over to another embedder.
     Reembed(Box<Reembed>),
@@ -80,7 +80,7 @@ impl Work {
     pub fn pace(&self) -> Option<Pace> {
         let pace = |done, total, of| Some(Pace { done, total, of });
         match self {
-            Work::Cut(done) => pace(*done, *done, ("document", "documents")),
+            Work::Cut(waiting) => pace(waiting.done(), waiting.total(), ("document", "documents")),
             Work::Embed(leaves) => pace(leaves.done(), leaves.total(), ("leaf", "leaves")),
             Work::Reembed(texts) => pace(texts.done(), texts.total(), ("text", "texts")),
             Work::Extract(blocks) => pace(blocks.done(), blocks.total(), ("block", "blocks")),
@@ -98,10 +98,12 @@ impl Work {
             false => Ledger::resume(collection, step, Asking::Later),
         };
         let (waiting, done) = match self {
-            Work::Cut(done) => {
-                let cut = ingest::take_up_some(collection)?;
-                *done += cut;
-                if cut == 0 {
+            Work::Cut(waiting) => {
+                let more = waiting.step(collection)?;
+                if !more {
+                    if waiting.total() > 0 {
+                        collection.note_step("chunk", None, serde_json::json!({}))?;
+                    }
                     // Vectors that are about to be replaced need none.
                     if collection.options.embedder.is_built_in() && lsa::is_due(collection)?.is_none() {
                         search::ensure_index(collection, "node")?;
@@ -109,7 +111,7 @@ impl Work {
                     lsa::tidy(collection)?;
                     collection.analyze(&["node", "block"])?;
                 }
-                return Ok((0, cut == 0));
+                return Ok((0, !more));
             }
             Work::Embed(leaves) => {
                 if begin && ingest::will_drop_index(collection)? {

@@ -8,6 +8,9 @@ const LONGEST_WORD: usize = 255;
 /// Bytes of a code like `SR-2023-052`.
 const LONGEST_CODE: usize = 64;
 
+/// Bytes of a text that is looked through in one go.
+const SHORT: usize = 1 << 16;
+
 /// A term of a text.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Term {
@@ -23,13 +26,13 @@ pub enum Term {
 /// Han, Kana, Thai, Lao, Khmer or Burmese characters, which has no spaces between words, gives each pair of neighbours. What
 /// joins words and digits by `-`, `_`, `.`, `/` or `:` without a space, as part numbers, dates and versions do, is a term as
 /// a whole, too, beside its words. Words of more than 255 bytes and codes of more than 64 are left out.
-/// `tick` is called every thousand words.
+/// `tick` is called now and then.
 pub fn terms(text: &str, tick: &mut dyn FnMut(), mut each: impl FnMut(Term)) {
     let folded: String;
-    let text = if text.is_ascii() || is_nfkc(text) {
+    let text = if text.is_ascii() || text.len() < SHORT && is_nfkc(text) {
         text
     } else {
-        folded = text.nfkc().collect();
+        folded = fold(text, tick);
         &folded
     };
     let mut run: Vec<&str> = Vec::new();
@@ -62,6 +65,18 @@ pub fn terms(text: &str, tick: &mut dyn FnMut(), mut each: impl FnMut(Term)) {
             each(Term::Whole(code));
         }
     }
+}
+
+/// A text in compatibility form; `tick` is called every thousand characters.
+fn fold(text: &str, tick: &mut dyn FnMut()) -> String {
+    let mut folded = String::with_capacity(text.len());
+    for (number, c) in text.nfkc().enumerate() {
+        if number.is_multiple_of(1000) {
+            tick();
+        }
+        folded.push(c);
+    }
+    folded
 }
 
 /// Each two neighbours of a run, or the one that stands alone.
@@ -144,6 +159,14 @@ mod tests {
     #[test]
     fn width_and_compatibility_forms_are_one() {
         assert_eq!(list("ＳＲ－２０２３ ﬁle"), list("SR-2023 file"));
+    }
+
+    #[test]
+    fn a_long_text_ticks_while_it_is_folded() {
+        let mut ticks = 0;
+        // One word, and no space.
+        terms(&"é".repeat(200_000), &mut || ticks += 1, |_| ());
+        assert!(ticks > 100, "{ticks}");
     }
 
     #[test]

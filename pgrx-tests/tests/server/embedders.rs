@@ -4,7 +4,7 @@ use pg_graphrag_tests::Database;
 use postgres::Client;
 
 use crate::lsa::{documents, state};
-use crate::models_support::{collection, create_server, mock, told};
+use crate::models_support::{Heard, collection, create_server, mock, told};
 use crate::support::{failure, list, one, run};
 
 /// A function that embeds by the first letters, and counts how often it is called.
@@ -111,6 +111,88 @@ fn leaves_that_wait_for_the_other_part_get_what_was_learned_meanwhile() {
     assert_eq!(one::<i64>(&mut client, embedded), 45);
     assert_eq!(calls(&mut client), 45);
     assert_eq!(misfits(&mut client), 0);
+}
+
+#[test]
+fn beside_a_queue_the_words_alone_are_searched() {
+    let database = Database::new();
+    let mut heard = Heard::new(&database);
+    let client = &mut heard.client;
+    run(
+        client,
+        &format!(
+            "SELECT rag_create('kb', 36, 'queue(4) + builtin:lsa'); {}",
+            documents(1, 40)
+        ),
+    );
+    run(client, "CALL rag_refresh('kb', steps => '{embed}')");
+    run(
+        client,
+        "UPDATE kb.model_call SET status = 'done', response = to_jsonb(ARRAY[1, length(key), id, 2]) WHERE status = 'pending'",
+    );
+    run(client, "CALL rag_refresh('kb', steps => '{embed}')");
+    assert_eq!(one::<i64>(client, "SELECT count(embedding) FROM kb.node"), 40);
+    heard.said();
+    let client = &mut heard.client;
+    let found: String = one(client, "SELECT text FROM raptor_search('kb', 'zq8 turbine', k => 1)");
+    assert!(found.contains("zq8"), "{found}");
+    let said = heard.said();
+    assert_eq!(
+        said.matches("the query is embedded by builtin:lsa alone").count(),
+        1,
+        "{said}"
+    );
+    // In the order of the part that is there.
+    let client = &mut heard.client;
+    let differs = "SELECT count(*) FROM (SELECT text, row_number() OVER (ORDER BY score DESC) AS r, \
+                     row_number() OVER (ORDER BY subvector(n.embedding, 5, 32) <=> subvector(rag_embed('kb', 'an owl of zq3'), 5, 32)) AS w \
+                   FROM raptor_search('kb', 'an owl of zq3', k => 40) JOIN kb.node n USING (text)) t WHERE r <> w AND r < 10";
+    assert_eq!(one::<i64>(client, differs), 0);
+    run(
+        client,
+        "SELECT rag_create('q', 4, 'queue'); INSERT INTO q.document (body) VALUES ('An owl.')",
+    );
+    let refused = failure(client, "SELECT * FROM raptor_search('q', 'owl')");
+    assert_eq!(
+        refused.hint(),
+        Some("Search with a vector of the same model: raptor_search takes one in place of the text.")
+    );
+}
+
+#[test]
+fn another_embedder_before_the_first_has_answered() {
+    let database = Database::new();
+    let mut client = database.client();
+    run(
+        &mut client,
+        &format!(
+            "{COUNTING} SELECT rag_create('kb', 36, 'function:public.embed(4) + builtin:lsa'); {}",
+            documents(1, 40)
+        ),
+    );
+    assert_eq!((state(&mut client, "leaves"), state(&mut client, "version")), (40, 1));
+    // What was learned in 32 dimensions is no use in 36.
+    for (embedder, learned) in [("builtin:lsa", 40), ("builtin:hash", 0)] {
+        run(&mut client, "UPDATE kb.node SET embedding = NULL");
+        run(
+            &mut client,
+            &format!("SELECT rag_alter('kb', '{{\"embedder\": \"{embedder}\"}}')"),
+        );
+        run(&mut client, "SELECT raptor_build('kb')");
+        assert_eq!(
+            (state(&mut client, "leaves"), misfits(&mut client)),
+            (learned, 0),
+            "{embedder}"
+        );
+        let others = "SELECT count(*) FROM kb.term WHERE vector_dims(vector) <> 36";
+        assert_eq!(one::<i64>(&mut client, others), 0, "{embedder}");
+        let found: String = one(
+            &mut client,
+            "SELECT text FROM raptor_search('kb', 'zq8', k => 1, mode => 'leaf')",
+        );
+        assert!(found.contains("zq8"), "{embedder}: {found}");
+    }
+    assert_eq!(calls(&mut client), 0);
 }
 
 #[test]

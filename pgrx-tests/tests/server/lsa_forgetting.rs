@@ -68,6 +68,35 @@ fn what_only_deleted_documents_held_is_forgotten() {
 }
 
 #[test]
+fn documents_with_ids_of_before_are_counted_in_and_out() {
+    let database = Database::new();
+    let mut client = database.client();
+    learned(&mut client, 40);
+    run(
+        &mut client,
+        "INSERT INTO kb.document (id, body) SELECT -i, 'A turbine of zq4 and nonsuch.' FROM generate_series(1, 9) i",
+    );
+    assert_eq!(
+        (holding(&mut client, "turbin"), holding(&mut client, "zq4")),
+        (Some(19), Some(10))
+    );
+    run(&mut client, "DELETE FROM kb.document WHERE id < 0");
+    assert_eq!(
+        (holding(&mut client, "turbin"), holding(&mut client, "zq4")),
+        (Some(10), Some(1))
+    );
+    assert_eq!(misfits(&mut client), 0);
+    run(&mut client, "DELETE FROM kb.document");
+    let health = "SELECT detail FROM rag_health('kb') WHERE part = 'embedder'";
+    assert_eq!(
+        one::<String>(&mut client, health),
+        "builtin:lsa: has forgotten all that it had learned, and learns from 20 leaves on"
+    );
+    run(&mut client, &documents(1, 25));
+    assert_eq!((state(&mut client, "leaves"), misfits(&mut client)), (25, 0));
+}
+
+#[test]
 fn sessions_that_delete_do_not_wait_for_each_other() {
     let database = Database::new();
     let (mut one_, mut other) = (database.client(), database.client());

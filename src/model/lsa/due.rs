@@ -35,36 +35,58 @@ pub fn at_once(collection: &Collection, documents: usize, is_first: bool) -> Res
     Ok((all <= share || !state.has_learned() || nodes / 2 >= state.leaves) && is_due(collection)?.is_some())
 }
 
-/// Why the collection has to learn, if it has to.
-pub fn is_due(collection: &Collection) -> Result<Option<String>> {
-    if collection.options.embedder.lsa().is_none() {
-        return Ok(None);
+/// How what was learned fits the leaves that there are.
+#[derive(Default)]
+pub struct Standing {
+    /// Why the collection has to learn, if it has to.
+    pub due: Option<String>,
+    /// Leaves that have come since it learned, where they were looked at.
+    pub new: i64,
+    /// The unknown words of those, as a share of the words that it has learned from.
+    pub unknown: f64,
+}
+
+impl Standing {
+    pub fn of(collection: &Collection) -> Result<Standing> {
+        let state = State::load(collection)?;
+        let sql = "SELECT count(*), count(*) FILTER (WHERE id > $1) FROM {s}.node WHERE level = 0";
+        let (leaves, new): (i64, i64) =
+            collection.query_one(sql, &[state.last_node.into()], |row| Ok((row.need(1)?, row.need(2)?)))?;
+        let because = |due: String| Standing {
+            due: Some(due),
+            ..Standing::default()
+        };
+        Ok(if leaves < LEAST {
+            Standing::default()
+        } else if !state.has_learned() {
+            because("it has learned nothing yet".to_owned())
+        } else if leaves / 2 >= state.leaves {
+            because(format!(
+                "the collection has grown from {} leaves to {leaves}",
+                state.leaves
+            ))
+        } else if leaves <= state.leaves / 2 {
+            because(format!(
+                "the collection has shrunk from {} leaves to {leaves}",
+                state.leaves
+            ))
+        } else if new == 0 {
+            Standing::default()
+        } else {
+            let unknown = unknown_share(collection, &state, new)?;
+            let due = (unknown > UNKNOWN_SHARE).then(|| {
+                format!(
+                    "unknown words of new leaves are {:.0} % of the words that it has learned from",
+                    unknown * 100.0
+                )
+            });
+            Standing { due, new, unknown }
+        })
     }
-    let state = State::load(collection)?;
-    let sql = "SELECT count(*), count(*) FILTER (WHERE id > $1) FROM {s}.node WHERE level = 0";
-    let (leaves, new): (i64, i64) =
-        collection.query_one(sql, &[state.last_node.into()], |row| Ok((row.need(1)?, row.need(2)?)))?;
-    if leaves < LEAST {
-        return Ok(None);
-    }
-    if !state.has_learned() {
-        return Ok(Some("it has learned nothing yet".to_owned()));
-    }
-    if leaves / 2 >= state.leaves {
-        return Ok(Some(format!(
-            "the collection has grown from {} leaves to {leaves}",
-            state.leaves
-        )));
-    }
-    if leaves <= state.leaves / 2 {
-        return Ok(Some(format!(
-            "the collection has shrunk from {} leaves to {leaves}",
-            state.leaves
-        )));
-    }
-    if new == 0 {
-        return Ok(None);
-    }
+}
+
+/// The unknown words of `new` leaves, as a share of the words that the collection has learned from.
+fn unknown_share(collection: &Collection, state: &State, new: i64) -> Result<f64> {
     let sql = "SELECT text FROM {s}.node WHERE level = 0 AND id > $1 ORDER BY text_hash, id LIMIT $2";
     let texts: Vec<String> = collection.query(sql, &[state.last_node.into(), LOOK.into()], |row| row.need(1))?;
     let texts: Vec<&str> = texts.iter().map(String::as_str).collect();
@@ -87,13 +109,15 @@ pub fn is_due(collection: &Collection) -> Result<Option<String>> {
         .map(|&n| of_terms.get(n as usize - 1).copied().unwrap_or(0))
         .sum();
     let of_all = unknown as f64 * new as f64 / texts.len().max(1) as f64;
-    let share = of_all / state.occurrences.max(1) as f64;
-    Ok((share > UNKNOWN_SHARE).then(|| {
-        format!(
-            "unknown words of new leaves are {:.0} % of the words that it has learned from",
-            share * 100.0
-        )
-    }))
+    Ok(of_all / state.occurrences.max(1) as f64)
+}
+
+/// Why the collection has to learn, if it has to.
+pub fn is_due(collection: &Collection) -> Result<Option<String>> {
+    match collection.options.embedder.lsa() {
+        Some(_) => Ok(Standing::of(collection)?.due),
+        None => Ok(None),
+    }
 }
 
 /// Whether a build may find that the collection has to learn, once it has cut the documents that wait.
@@ -115,7 +139,6 @@ pub fn may_learn(collection: &Collection) -> Result<bool> {
 
 /// Whether there is enough to learn from.
 pub fn can_learn(collection: &Collection) -> Result<bool> {
-    let sql = "SELECT count(*) FROM {s}.node WHERE level = 0";
-    let leaves: i64 = collection.query_one(sql, &[], |row| row.need(1))?;
-    Ok(leaves >= LEAST)
+    let sql = "SELECT EXISTS (SELECT FROM {s}.node WHERE level = 0 OFFSET $1)";
+    collection.query_one(sql, &[(LEAST - 1).into()], |row| row.need(1))
 }

@@ -18,7 +18,12 @@ pub type Held = BTreeMap<String, i64>;
 pub fn held(collection: &Collection, documents: &[i64]) -> Result<Held> {
     let state = State::load(collection)?;
     let mut held = Held::new();
-    if !state.has_learned() {
+    let counted: Vec<i64> = documents
+        .iter()
+        .copied()
+        .filter(|id| *id <= state.last_document)
+        .collect();
+    if !state.has_learned() || counted.is_empty() {
         return Ok(held);
     }
     if Lexemes::configuration(collection)?.is_none() {
@@ -26,11 +31,6 @@ pub fn held(collection: &Collection, documents: &[i64]) -> Result<Held> {
         unlearn(collection)?;
         return Ok(held);
     }
-    let counted: Vec<i64> = documents
-        .iter()
-        .copied()
-        .filter(|id| *id <= state.last_document)
-        .collect();
     let mut lexemes = Lexemes::default();
     for part in counted.chunks(BATCH) {
         let sql = "SELECT document_id, text FROM {s}.node WHERE level = 0 AND document_id = ANY ($1) ORDER BY document_id, id";

@@ -18,6 +18,8 @@ use crate::settings;
 const SAMPLE: usize = 20_000;
 /// Leaves that are read at once.
 const BATCH: i64 = 1_000;
+/// The share of the budget, one in so many, for what the dictionaries have answered.
+const WORDS: usize = 8;
 /// How long a piece takes, about.
 const PIECE: Duration = Duration::from_millis(300);
 /// Terms that are written at once, and the bytes of their vectors.
@@ -34,7 +36,10 @@ pub struct Learning {
     occurrences: u64,
     /// The text hash up to which leaves are in the sample; nothing if all are.
     bound: Option<Vec<u8>>,
+    /// The greatest beginning of a text hash in the sample, which is halved as long as memory is short.
+    limit: u64,
     sample: Vec<(Vec<u8>, Row)>,
+    sample_bytes: usize,
     /// Whether leaves are left out for want of memory, though not for their number.
     left_out: bool,
     rank: usize,
@@ -62,7 +67,9 @@ impl Learning {
             leaves: 0,
             occurrences: 0,
             bound: None,
+            limit: u64::MAX,
             sample: Vec::new(),
+            sample_bytes: 0,
             left_out: false,
             rank: 0,
             at: 0,
@@ -125,11 +132,26 @@ impl Learning {
                 self.holding[term as usize] += 1;
                 self.occurrences += u64::from(count);
             }
-            if self.bound.as_ref().is_none_or(|bound| hash <= *bound) {
+            if start_of(&hash) <= self.limit && self.bound.as_ref().is_none_or(|bound| hash <= *bound) {
+                self.sample_bytes += bytes_of(&row);
                 self.sample.push((hash, row));
             }
         }
+        self.lexemes.forget_words(settings::build_memory() / WORDS);
+        // By the beginning of the hash, so that the order of reading does not count.
+        while self.sample_bytes > self.room() && self.limit > 0 {
+            self.limit /= 2;
+            self.sample.retain(|(hash, _)| start_of(hash) <= self.limit);
+            self.sample_bytes = self.sample.iter().map(|(_, row)| bytes_of(row)).sum();
+            self.left_out = true;
+        }
         Ok(Stage::Read)
+    }
+
+    /// The bytes that the terms leave for the sample, and for learning from it: some of the budget at least.
+    fn room(&self) -> usize {
+        let budget = settings::build_memory();
+        budget - budget / WORDS - self.lexemes.bytes().min(budget / 2)
     }
 
     /// Lays the sample out in canonical order: rows by the hashes of their texts, which stand once, terms by their names.
@@ -137,26 +159,32 @@ impl Learning {
         let mut sample = std::mem::take(&mut self.sample);
         sample.sort_unstable();
         sample.dedup_by(|a, b| a.0 == b.0);
+        tick();
         let options = self.options()?;
-        let budget = settings::build_memory();
+        let room = self.room();
         let (mut counts, mut terms) = self.matrix(&sample);
-        let all = sample.len();
-        while bytes_needed(counts.len(), terms.len(), counts.nonzeros(), &options) + counts.bytes() > budget
-            && sample.len() > 1
-        {
+        loop {
+            let rows: usize = sample.iter().map(|(_, row)| bytes_of(row)).sum();
+            let needed = bytes_needed(counts.len(), terms.len(), counts.nonzeros(), &options);
+            if needed.max(rows) + counts.bytes() <= room || sample.len() <= 1 {
+                break;
+            }
             sample.truncate(sample.len() / 2);
+            self.left_out = true;
             (counts, terms) = self.matrix(&sample);
+            tick();
         }
-        self.left_out = sample.len() < all;
         if self.left_out {
             notice(
                 format!(
-                    "the embedder learns from {} of {all} leaves, for which graphrag.build_memory is enough",
-                    sample.len()
+                    "the embedder learns from {} of {} leaves, for which graphrag.build_memory is enough",
+                    sample.len(),
+                    self.leaves.min(SAMPLE as u64)
                 ),
                 format!("SET graphrag.build_memory to more; {}.", super::to_learn(collection)),
             );
         }
+        drop(sample);
         let weights: Vec<f64> = terms.iter().map(|&term| self.weight(term)).collect();
         let learner =
             Learner::new(&counts, &weights, options, &mut tick).map_err(|e| Error::internal(e.to_string()))?;
@@ -188,7 +216,9 @@ impl Learning {
             .collect();
         terms.sort_unstable();
         terms.dedup();
+        tick();
         terms.sort_unstable_by(|&a, &b| self.lexemes.name(a).cmp(self.lexemes.name(b)));
+        tick();
         let mut place = vec![0; self.lexemes.len()];
         for (number, &term) in terms.iter().enumerate() {
             place[term as usize] = number as u32;
@@ -234,7 +264,7 @@ impl Learning {
                 .then_with(|| space.lexemes.name(a).cmp(space.lexemes.name(b)))
         });
         let size = 4 * self.dimensions + 64;
-        let standing = of.len() * size;
+        let standing = of.len() * size + space.lexemes.bytes();
         outside.truncate(settings::build_memory().saturating_sub(standing) / (2 * size));
         self.at = 0;
         Stage::Fold(space, Box::new(Folding::new(self.dimensions, &outside)))
@@ -289,6 +319,16 @@ impl Learning {
             _ => Err(Error::internal("learning is not done")),
         }
     }
+}
+
+/// The beginning of a hash.
+fn start_of(hash: &[u8]) -> u64 {
+    hash.first_chunk().map_or(0, |bytes| u64::from_be_bytes(*bytes))
+}
+
+/// About how many bytes a row of the sample takes, with its hash.
+fn bytes_of(row: &Row) -> usize {
+    128 + size_of_val(row.as_slice())
 }
 
 /// What the leaves hold that the learned space is written for.

@@ -12,6 +12,9 @@ use crate::pg::tick;
 /// The terms of a text by their numbers, in the bytewise order of their names, with how often each occurs.
 pub type Row = Vec<(u32, u32)>;
 
+/// What a name or a word takes beside its letters, about.
+const ENTRY: usize = 96;
+
 /// Numbers for terms, and what the dictionaries have answered so far.
 #[derive(Default)]
 pub struct Lexemes {
@@ -20,6 +23,9 @@ pub struct Lexemes {
     /// The terms that stand for a word; none for a stop word.
     words: HashMap<String, Box<[u32]>>,
     configuration: Option<pg_sys::Oid>,
+    /// About how many bytes names and words hold.
+    name_bytes: usize,
+    word_bytes: usize,
 }
 
 impl Lexemes {
@@ -30,6 +36,19 @@ impl Lexemes {
     /// How many terms have a number.
     pub fn len(&self) -> usize {
         self.names.len()
+    }
+
+    /// About how many bytes the terms take, without what the dictionaries have answered.
+    pub fn bytes(&self) -> usize {
+        self.name_bytes
+    }
+
+    /// Forgets what the dictionaries have answered, if that is more than so many bytes: they can be asked again.
+    pub fn forget_words(&mut self, above: usize) {
+        if self.word_bytes > above {
+            self.words = HashMap::new();
+            self.word_bytes = 0;
+        }
     }
 
     /// The terms of each text. A text of stop words alone keeps them.
@@ -93,7 +112,8 @@ impl Lexemes {
             for (word, lexemes) in collection.query(sql, &args, |row| {
                 Ok((row.need::<String>(1)?, row.need::<Vec<String>>(2)?))
             })? {
-                let numbers = lexemes.into_iter().map(|lexeme| self.number(lexeme)).collect();
+                let numbers: Box<[u32]> = lexemes.into_iter().map(|lexeme| self.number(lexeme)).collect();
+                self.word_bytes += word.len() + 4 * numbers.len() + ENTRY;
                 self.words.insert(word, numbers);
             }
         }
@@ -106,6 +126,7 @@ impl Lexemes {
         }
         let number = self.names.len() as u32;
         let name = name.into_boxed_str();
+        self.name_bytes += 2 * name.len() + ENTRY;
         self.names.push(name.clone());
         self.numbers.insert(name, number);
         number

@@ -10,7 +10,7 @@ mod lexemes;
 mod neighbors;
 mod space;
 
-pub use due::{FEW, LEAST, at_once, can_learn, is_due, may_learn};
+pub use due::{FEW, LEAST, Standing, at_once, can_learn, is_due, may_learn};
 pub use forget::{forget, held, recount, tidy, unlearn};
 pub use learn::{Learning, describe};
 pub use space::Space;
@@ -98,8 +98,7 @@ pub fn tell_if_unlearned(collection: &Collection) -> Result<()> {
     if TOLD.get() == collection.oid {
         return Ok(());
     }
-    let sql = "SELECT EXISTS (SELECT FROM {s}.node WHERE level = 0 OFFSET $1)";
-    if collection.query_one(sql, &[(LEAST - 1).into()], |row| row.need(1))? {
+    if can_learn(collection)? {
         TOLD.set(collection.oid);
         notice(
             "the embedder has not learned this collection yet, and knows words by their spelling alone",

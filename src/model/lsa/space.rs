@@ -66,6 +66,17 @@ impl Space {
         Ok(vectors)
     }
 
+    /// The unit vector of a query, and whether the table has a term of it.
+    pub fn embed_query(&mut self, collection: &Collection, text: &str) -> Result<(Option<Vec<f32>>, bool)> {
+        let rows = self.lexemes.rows(collection, &[text])?;
+        self.fetch(collection, &rows)?;
+        let is_known = |&(number, _): &(u32, u32)| {
+            let term = self.terms.get(number as usize).and_then(Option::as_ref);
+            term.is_some_and(|term| term.weight != self.unknown)
+        };
+        Ok((self.sum(&rows[0]), rows[0].iter().any(is_known)))
+    }
+
     /// The unit vector of the terms of a text, all of which must have been fetched.
     pub fn sum(&self, row: &Row) -> Option<Vec<f32>> {
         tick();
