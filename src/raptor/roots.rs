@@ -11,7 +11,9 @@ pub fn condition(collection: &Collection) -> Result<&'static str> {
     let hides = collection.query_one(sql, &[collection.oid.into()], |row| row.need(1))?;
     Ok(match hides {
         false => "NOT EXISTS (SELECT FROM {s}.node_child c WHERE c.child_id = n.id)",
-        true => "NOT EXISTS (SELECT FROM {s}.node_child c JOIN {s}.node p ON p.id = c.parent_id WHERE c.child_id = n.id)",
+        true => {
+            "NOT EXISTS (SELECT FROM {s}.node_child c JOIN {s}.node p ON p.id = c.parent_id WHERE c.child_id = n.id)"
+        }
     })
 }
 

@@ -267,7 +267,16 @@ fn read_texts(collection: &Collection, graph: &Graph, ways: Vec<Way>) -> Result<
             bytes += text.len() + way.path.len() * 8 + BYTES_PER_NODE;
             let parent = way.path.iter().rev().nth(1).copied();
             let depth = way.path.len() as i32;
-            rows.push((id, parent, graph.nodes[&id].level, depth, way.path, way.weight, tokens, text));
+            rows.push((
+                id,
+                parent,
+                graph.nodes[&id].level,
+                depth,
+                way.path,
+                way.weight,
+                tokens,
+                text,
+            ));
         }
         memory::check(bytes, "the tree that is shown")?;
     }

@@ -71,7 +71,10 @@ mod tests {
 
     #[test]
     fn marks_and_white_space_do_not_count_and_all_else_does() {
-        assert!(said("# The ferry\n\n- It is\n  blue.\n\n> So!", &["The ferry It is blue. So!"]));
+        assert!(said(
+            "# The ferry\n\n- It is\n  blue.\n\n> So!",
+            &["The ferry It is blue. So!"]
+        ));
         assert!(said("The ferry It is blue.", &["# The ferry\n\nIt   is\nblue."]));
         assert!(said("b。", &["a。b。c。"]));
         for (text, other) in [

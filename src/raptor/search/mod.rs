@@ -223,8 +223,8 @@ fn ranked(collection: &Collection, vector: &Vector, asked: &Asked, scope: &Scope
         if round == ROUNDS {
             notice(
                 format!(
-                    "only {} nodes are found, since the others of the nearest {want} repeat them",
-                    packer.ranked
+                    "found only {} of {} nodes, since the others of the nearest {want} repeat them",
+                    packer.ranked, asked.k
                 ),
                 "overlap => 'keep' shows what repeats, too; documents, filter and levels narrow what is searched.",
             );
