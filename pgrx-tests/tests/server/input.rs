@@ -310,7 +310,7 @@ fn every_argument_says_what_it_takes() {
             "'collapsed'",
         ),
         ("SELECT raptor_tree('kb', direction => 'both')", "'down' and 'up'"),
-        ("SELECT raptor_tree('kb', direction => 'up')", "node_id"),
+        ("SELECT raptor_tree('kb', direction => 'up')", "Give the node"),
         ("SELECT raptor_tree('kb', 999)", "raptor_search"),
         ("SELECT graph_communities('kb', 'leiden')", "'components'"),
         (

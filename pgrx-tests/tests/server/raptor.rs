@@ -222,7 +222,7 @@ fn leaves_without_words_are_never_found_and_never_summarised() {
         .unwrap();
     let found: Vec<i32> = list(
         &mut client,
-        "SELECT level FROM raptor_search('kb', 'words') ORDER BY level",
+        "SELECT level FROM raptor_search('kb', 'words', overlap => 'keep') ORDER BY level",
     );
     assert_eq!(found, [0, 0, 1]);
     assert_eq!(

@@ -133,7 +133,7 @@ fn summaries_are_found_only_if_all_their_documents_are_listed() {
     );
     assert!(sources.len() > 1);
     let summaries = |client: &mut Client, documents: &[i64]| -> Vec<Vec<i64>> {
-        let sql = "SELECT document_ids FROM raptor_search('kb', $1, k => 1000, documents => $2) WHERE level > 0";
+        let sql = "SELECT document_ids FROM raptor_search('kb', $1, k => 1000, documents => $2, overlap => 'keep') WHERE level > 0";
         client
             .query(sql, &[&QUERY, &documents])
             .unwrap()
