@@ -51,7 +51,7 @@ Errors: 53200 if the vectors do not fit graphrag.build_memory, 42501 unless you 
 COMMENT ON FUNCTION @extschema@.raptor_search(text, text, int, jsonb, text, int, bigint[], int, int, int, int, text) IS
 'The k nodes nearest to a question by cosine. mode: collapsed ranks leaves and summaries in one pool, leaf ranks leaves alone, traversal walks down from the roots, on each level through the width nearest nodes, for depth levels (NULL: to the leaves), and ranks those.
 filter: pairs that the metadata holds; a summary has the pairs that all its documents share. documents: only what draws wholly on these document ids. min_level, max_level: only nodes of these levels (0 = leaves).
-overlap: of a node and one above or below it of which one says all that the other says, sentence by sentence, skip shows the better; extend leaves out only what adds nothing to better ones; keep shows all.
+overlap: a node is left out, with skip, if at least half of it stands, sentence by sentence, in better ones above and below it, or one of those stands wholly in it; with extend, only if all of it does; with keep, never.
 max_tokens: goes down the ranking and keeps what still fits. Exact up to exact_below candidates, through the HNSW index above; ties in canonical order.
 Columns: node_id, level (0 = leaf), score (cosine), text, token_count, metadata, document_ids (at most 1,000), documents (their number).';
 

@@ -36,13 +36,18 @@ impl Said {
         said
     }
 
-    /// Whether each of its sentences stands in one of `others`, word for word. Never of a text without a sentence.
-    pub fn is_said_by(&self, others: &[&Said]) -> bool {
-        !self.sentences.is_empty()
-            && self.sentences.iter().all(|sentence| {
-                let sentence = &self.text[sentence.clone()];
-                others.iter().any(|other| other.text.contains(sentence))
-            })
+    /// Which share of it, by length, is sentences that stand in one of `others` word for word: 1 if all do. 0 for a text
+    /// without a sentence.
+    pub fn share_said_by(&self, others: &[&Said]) -> f64 {
+        let (mut said, mut all) = (0, 0);
+        for sentence in &self.sentences {
+            let sentence = &self.text[sentence.clone()];
+            all += sentence.len();
+            if others.iter().any(|other| other.text.contains(sentence)) {
+                said += sentence.len();
+            }
+        }
+        said as f64 / all.max(1) as f64
     }
 }
 
@@ -55,7 +60,7 @@ mod tests {
 
     fn said(text: &str, others: &[&str]) -> bool {
         let others: Vec<Said> = others.iter().map(|other| Said::new(other)).collect();
-        Said::new(text).is_said_by(&others.iter().collect::<Vec<_>>())
+        Said::new(text).share_said_by(&others.iter().collect::<Vec<_>>()) == 1.0
     }
 
     #[test]
@@ -90,6 +95,15 @@ mod tests {
     }
 
     #[test]
+    fn shares_go_by_length() {
+        let (this, other) = (Said::new("It is so. It is not so at all."), Said::new("But: It is so."));
+        assert_eq!(this.share_said_by(&[&other]), 0.0);
+        let other = Said::new("No. It is so.");
+        assert!((0.3..0.4).contains(&this.share_said_by(&[&other])));
+        assert!((0.6..0.8).contains(&other.share_said_by(&[&this])));
+    }
+
+    #[test]
     fn what_says_nothing_repeats_nothing() {
         for text in ["", " \n ", "---", "```\n```"] {
             assert!(!said(text, &[text, "It is blue."]), "{text:?}");
@@ -111,7 +125,7 @@ mod tests {
         #[test]
         fn any_text_with_a_sentence_says_itself(text in "([a-zA-Z.!?。#>|*` -]|\n){0,60}") {
             let this = Said::new(&text);
-            prop_assert_eq!(this.is_said_by(&[&this]), !this.sentences.is_empty());
+            prop_assert_eq!(this.share_said_by(&[&this]), f64::from(!this.sentences.is_empty()));
         }
     }
 }

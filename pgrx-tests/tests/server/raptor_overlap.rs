@@ -8,14 +8,15 @@ use postgres::Client;
 use crate::raptor_search::{QUERY, corpus, found};
 use crate::support::{list, run};
 
-/// The sentences of each node, cut at full stops.
-fn sentences(client: &mut Client) -> HashMap<i64, HashSet<String>> {
+/// The text of each node, with a space at either end and no line breaks, and its sentences alike.
+fn sentences(client: &mut Client) -> HashMap<i64, (String, Vec<String>)> {
     let rows = client.query("SELECT id, text FROM kb.node", &[]).unwrap();
     rows.iter()
         .map(|row| {
-            let text: String = row.get(1);
-            let parts = text.split('.').map(|s| s.trim().to_owned()).filter(|s| !s.is_empty());
-            (row.get(0), parts.collect())
+            let text = format!(" {} ", row.get::<_, String>(1).replace('\n', " "));
+            let parts = text.split('.').map(str::trim).filter(|s| !s.is_empty());
+            let parts = parts.map(|s| format!(" {s}. ")).collect();
+            (row.get(0), (text, parts))
         })
         .collect()
 }
@@ -28,19 +29,32 @@ fn kin(client: &mut Client) -> HashSet<(i64, i64)> {
     rows.iter().map(|row| (row.get(0), row.get(1))).collect()
 }
 
-/// What is left of a ranking, by sets of sentences.
-fn expected(ranking: &[i64], said: &HashMap<i64, HashSet<String>>, kin: &HashSet<(i64, i64)>, skip: bool) -> Vec<i64> {
+/// What is left of a ranking.
+fn expected(
+    ranking: &[i64],
+    said: &HashMap<i64, (String, Vec<String>)>,
+    kin: &HashSet<(i64, i64)>,
+    skip: bool,
+) -> Vec<i64> {
+    let length = |parts: &mut dyn Iterator<Item = &String>| parts.map(String::len).sum::<usize>();
     let mut taken: Vec<i64> = vec![];
     for &id in ranking {
+        let (text, parts) = &said[&id];
         let related: Vec<i64> = taken
             .iter()
             .copied()
             .filter(|other| kin.contains(&(id, *other)) || kin.contains(&(*other, id)))
             .collect();
-        let all: HashSet<String> = related.iter().flat_map(|other| said[other].clone()).collect();
-        let adds_nothing = !related.is_empty() && said[&id].is_subset(&all);
-        let holds_one = related.iter().any(|other| said[other].is_subset(&said[&id]));
-        if !adds_nothing && !(skip && holds_one) {
+        let again = |part: &&String| related.iter().any(|other| said[other].0.contains(part.as_str()));
+        let (repeated, all) = (length(&mut parts.iter().filter(again)), length(&mut parts.iter()));
+        let holds_one = related
+            .iter()
+            .any(|other| said[other].1.iter().all(|part| text.contains(part.as_str())));
+        let left_out = match skip {
+            true => 2 * repeated >= all || holds_one,
+            false => repeated == all,
+        };
+        if !left_out {
             taken.push(id);
         }
     }

@@ -11,6 +11,8 @@ use crate::pg::{json::Json, memory, tick};
 
 /// Nodes that are read at once.
 const BATCH: usize = 1_000;
+/// The share of a text from which on it repeats more than it adds.
+const HALF: f64 = 0.5;
 /// What a hit costs beside its text.
 const BYTES_PER_HIT: usize = 500;
 
@@ -19,9 +21,9 @@ pub type Hit = (i64, i32, f64, String, i32, Json, Vec<i64>, i64);
 /// What becomes of a node that stands above or below a better one and repeats it.
 #[derive(Clone, Copy, PartialEq)]
 pub enum Overlap {
-    /// It is left out if either says nothing that the other does not say.
+    /// It is left out if at least half of it is said by better ones, or if it says all that one of them says.
     Skip,
-    /// It is left out if it says nothing that the others do not say.
+    /// It is left out if all of it is said by better ones.
     Extend,
     Keep,
 }
@@ -135,7 +137,7 @@ impl<'a> Packer<'a> {
         Ok(above)
     }
 
-    /// Whether a node merely repeats nodes taken that stand above or below it, or one of them merely repeats it.
+    /// Whether a node repeats nodes taken that stand above or below it.
     fn repeats(&mut self, hit: &Hit, above: &[i64]) -> bool {
         let mut related: Vec<usize> = above.iter().filter_map(|id| self.taken.get(id).copied()).collect();
         related.extend(self.below.get(&hit.0).into_iter().flatten());
@@ -152,8 +154,12 @@ impl<'a> Packer<'a> {
         }
         let said: Vec<&Said> = related.iter().map(|at| &self.said[at]).collect();
         let this = Said::new(&hit.3);
-        this.is_said_by(&said)
-            || (self.asked.overlap == Overlap::Skip && said.iter().any(|other| other.is_said_by(&[&this])))
+        let share = this.share_said_by(&said);
+        match self.asked.overlap {
+            Overlap::Skip => share >= HALF || said.iter().any(|other| other.share_said_by(&[&this]) == 1.0),
+            Overlap::Extend => share == 1.0,
+            Overlap::Keep => false,
+        }
     }
 
     fn take(&mut self, hit: Hit, above: Vec<i64>) {
