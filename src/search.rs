@@ -142,21 +142,19 @@ pub fn rank(
     let exact_below = collection.options.exact_below;
     // Every statement gets all four arguments; those that it does not use are cast so that their types are known.
     let args = |limit: i64| [query.clone().into(), scope.filter(), scope.documents(), limit.into()];
-    let types = TYPES;
     // Counted without a look at the vectors, which would cost more than the search through the index. All nodes are counted
     // along the primary key; more than half of them are leaves, since each level of a tree has at most half of the one below.
     let more_than = |of: &str, limit: i64| -> Result<bool> {
         let sql = format!("SELECT count(*) FROM (SELECT FROM {of} LIMIT $4) c");
         Ok(collection.query_one(&sql, &args(limit + 1), |row| row.need::<i64>(1))? > limit)
     };
-    let all = format!("{{s}}.node n WHERE {types} ORDER BY n.id");
+    let all = format!("{{s}}.node n WHERE {TYPES} ORDER BY n.id");
     let with_leaves = *scope.levels.start() == 0;
     let large = (table == "node" && with_leaves && scope.is_everything() && more_than(&all, 2 * exact_below)?)
-        || more_than(&format!("{candidates} AND {types}"), exact_below)?;
+        || more_than(&format!("{candidates} AND {TYPES}"), exact_below)?;
 
     let ranked = |nearest: &str| in_order(table, nearest);
     let read = |row: &spi::Row| Ok((row.need::<i64>(1)?, row.need::<f64>(2)?));
-    let score = SCORE;
     if large
         && k <= MAX_EF_SEARCH / 2
         && let Some(expression) = index_expression(collection)
@@ -165,7 +163,7 @@ pub fn rank(
         collection.frame.set("hnsw.iterative_scan", "strict_order")?;
         let by_index = format!("n.{expression} OPERATOR({{v}}.<=>) $1{}", half_cast(collection));
         let nearest = ranked(&format!(
-            "SELECT n.id, {score} AS score FROM {embedded} AND {types} ORDER BY {by_index} LIMIT 2 * $4 + 10"
+            "SELECT n.id, {SCORE} AS score FROM {embedded} AND {TYPES} ORDER BY {by_index} LIMIT 2 * $4 + 10"
         ));
         let rows = collection.query(&nearest, &args(k), read)?;
         if rows.len() as i64 == k {
@@ -173,7 +171,7 @@ pub fn rank(
         }
     }
     let nearest = ranked(&format!(
-        "SELECT n.id, {score} AS score FROM {embedded} AND {types} ORDER BY -({score}) FETCH FIRST $4 ROWS WITH TIES"
+        "SELECT n.id, {SCORE} AS score FROM {embedded} AND {TYPES} ORDER BY -({SCORE}) FETCH FIRST $4 ROWS WITH TIES"
     ));
     collection.query(&nearest, &args(k), read)
 }
