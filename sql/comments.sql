@@ -48,14 +48,20 @@ method: bisect (k-means, cut in two down to what the summarizer reads, the setti
 max_levels: NULL goes on to one root. cluster_size: members of a cluster at most; NULL takes the setting. seed: another one gives another tree, the same one the same. A cluster whose texts have not changed keeps its node, summary and vector. Columns: level (0 = leaves), nodes, calls (items asked of models that are not built in).
 Errors: 53200 if the vectors do not fit graphrag.build_memory, 42501 unless you are a member of the owning role.';
 
-COMMENT ON FUNCTION @extschema@.raptor_search(text, text, int, jsonb, text, int, bigint[]) IS
-'The k nodes nearest to a question by cosine. mode: collapsed ranks leaves and summaries in one pool, leaf ranks leaves alone.
-filter: pairs that the metadata holds; a summary has the pairs that all its documents share. documents: only what draws wholly on these document ids.
+COMMENT ON FUNCTION @extschema@.raptor_search(text, text, int, jsonb, text, int, bigint[], int, int, int, int, text) IS
+'The k nodes nearest to a question by cosine. mode: collapsed ranks leaves and summaries in one pool, leaf ranks leaves alone, traversal walks down from the roots, on each level through the width nearest nodes, for depth levels (NULL: to the leaves), and ranks those.
+filter: pairs that the metadata holds; a summary has the pairs that all its documents share. documents: only what draws wholly on these document ids. min_level, max_level: only nodes of these levels (0 = leaves).
+overlap: a node is left out, with skip, if at least half of it stands, sentence by sentence, in better ones above and below it, or one of those stands wholly in it; with extend, only if all of it does; with keep, never.
 max_tokens: goes down the ranking and keeps what still fits. Exact up to exact_below candidates, through the HNSW index above; ties in canonical order.
 Columns: node_id, level (0 = leaf), score (cosine), text, token_count, metadata, document_ids (at most 1,000), documents (their number).';
 
-COMMENT ON FUNCTION @extschema@.raptor_search(text, vector, int, jsonb, text, int, bigint[]) IS
+COMMENT ON FUNCTION @extschema@.raptor_search(text, vector, int, jsonb, text, int, bigint[], int, int, int, int, text) IS
 'raptor_search by a vector of the collection''s dimensions in place of a text.';
+
+COMMENT ON FUNCTION @extschema@.raptor_tree(text, bigint, text, int) IS
+'The tree as rows in the order of reading, one for each way to a node. Without node_id from the roots, else from that node: down to the leaves, or, with direction up, all that stands above it, from the roots down to it.
+depth: levels to walk from the start, which is 1; NULL is all. At most 1,000,000 rows; a NOTICE says if there are more.
+Columns: node_id, parent_id (on this way), level (0 = leaf), depth (1 = where the way starts), path (node ids down to this one), weight (of the edge from the parent), token_count, text. Errors: P0002 no such node.';
 
 COMMENT ON FUNCTION @extschema@.graph_extract(text) IS
 'Reads the blocks that were not read yet and writes what they say of entities and relations, with the verbatim sentence and its offsets as evidence.

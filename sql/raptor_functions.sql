@@ -16,7 +16,12 @@ CREATE FUNCTION @extschema@.raptor_search(
     filter jsonb DEFAULT '{}',
     mode text DEFAULT 'collapsed',
     max_tokens int DEFAULT NULL,
-    documents bigint[] DEFAULT NULL)
+    documents bigint[] DEFAULT NULL,
+    width int DEFAULT 5,
+    depth int DEFAULT NULL,
+    min_level int DEFAULT NULL,
+    max_level int DEFAULT NULL,
+    overlap text DEFAULT 'skip')
 RETURNS TABLE (
     node_id bigint, level int, score float8, text text, token_count int, metadata jsonb, document_ids bigint[],
     documents bigint)
@@ -29,8 +34,22 @@ CREATE FUNCTION @extschema@.raptor_search(
     filter jsonb DEFAULT '{}',
     mode text DEFAULT 'collapsed',
     max_tokens int DEFAULT NULL,
-    documents bigint[] DEFAULT NULL)
+    documents bigint[] DEFAULT NULL,
+    width int DEFAULT 5,
+    depth int DEFAULT NULL,
+    min_level int DEFAULT NULL,
+    max_level int DEFAULT NULL,
+    overlap text DEFAULT 'skip')
 RETURNS TABLE (
     node_id bigint, level int, score float8, text text, token_count int, metadata jsonb, document_ids bigint[],
     documents bigint)
 LANGUAGE c STABLE COST 1000 ROWS 10 AS 'MODULE_PATHNAME', 'raptor_search_vector_wrapper';
+
+CREATE FUNCTION @extschema@.raptor_tree(
+    collection text,
+    node_id bigint DEFAULT NULL,
+    direction text DEFAULT 'down',
+    depth int DEFAULT NULL)
+RETURNS TABLE (
+    node_id bigint, parent_id bigint, level int, depth int, path bigint[], weight float8, token_count int, text text)
+LANGUAGE c STABLE COST 1000 ROWS 1000 AS 'MODULE_PATHNAME', 'raptor_tree_wrapper';

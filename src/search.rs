@@ -1,5 +1,7 @@
 //! Ranks rows that have a vector: exactly while the candidates are few, through the HNSW index above that.
 
+use std::ops::RangeInclusive;
+
 use crate::collection::Collection;
 use crate::error::{Error, Result, notice, required};
 use crate::model;
@@ -9,12 +11,21 @@ use crate::pg::{json::Json, spi};
 /// pgvector's limit for hnsw.ef_search.
 const MAX_EF_SEARCH: i64 = 1000;
 
+/// Gives the query, the filter and the documents of a ranking their types in statements that do not use them all.
+pub const TYPES: &str = "($1::{v}.vector IS NULL OR $2::jsonb IS NULL OR $3::bigint[] IS NULL OR true)";
+
+/// The cosine of a row `n` with the query `$1`. A zero vector that somebody has written has none: its NaN sorts last where
+/// this is negated, and [`in_order`] leaves it out.
+pub const SCORE: &str = "1 - (n.embedding OPERATOR({v}.<=>) $1)";
+
 /// What may be found.
 pub struct Scope {
     /// Pairs that the metadata must hold.
     filter: Json,
     /// Documents on which a row must wholly draw.
     documents: Option<Vec<i64>>,
+    /// Levels of nodes.
+    levels: RangeInclusive<i32>,
 }
 
 impl Scope {
@@ -27,7 +38,51 @@ impl Scope {
                 .hint("For example '{\"lang\": \"en\"}', or '{}' for all."));
         }
         let documents = documents.map(|ids| ids.into_iter().flatten().collect());
-        Ok(Scope { filter, documents })
+        Ok(Scope {
+            filter,
+            documents,
+            levels: 0..=i32::MAX,
+        })
+    }
+
+    /// The same, with nodes of these levels alone.
+    pub fn within(self, levels: RangeInclusive<i32>) -> Scope {
+        Scope { levels, ..self }
+    }
+
+    pub fn levels(&self) -> &RangeInclusive<i32> {
+        &self.levels
+    }
+
+    /// The condition on a row `n` of `node` or `community` that it is wholly in scope, with `$2` the filter and `$3` the
+    /// documents.
+    pub fn on_row(&self, table: &str) -> String {
+        let mut clauses = Vec::new();
+        // Only what narrows, so that an index on levels, or none, is looked at.
+        if *self.levels.start() > 0 {
+            clauses.push(format!("n.level >= {}", self.levels.start()));
+        }
+        if *self.levels.end() < i32::MAX {
+            clauses.push(format!("n.level <= {}", self.levels.end()));
+        }
+        if !self.filter.is_empty() {
+            clauses.push("n.metadata @> $2".to_owned());
+        }
+        if self.documents.is_some() {
+            let leaf = if table == "node" {
+                "WHEN n.level = 0 THEN n.document_id = ANY ($3)"
+            } else {
+                "WHEN false THEN NULL"
+            };
+            clauses.push(format!(
+                "CASE {leaf} ELSE n.source_count > 0 AND n.source_count = \
+                   (SELECT count(*) FROM {{s}}.{table}_source s WHERE s.{table}_id = n.id AND s.document_id = ANY ($3)) END"
+            ));
+        }
+        match clauses.is_empty() {
+            true => "true".to_owned(),
+            false => clauses.join(" AND "),
+        }
     }
 
     /// Whether every row may be found.
@@ -82,37 +137,48 @@ pub fn rank(
     if k == 0 {
         return Ok(Vec::new());
     }
-    let mut clauses = vec![condition.to_owned()];
-    if !scope.filter.is_empty() {
-        clauses.push("n.metadata @> $2".to_owned());
-    }
-    if scope.documents.is_some() {
-        let leaf = if table == "node" {
-            "WHEN n.level = 0 THEN n.document_id = ANY ($3)"
-        } else {
-            "WHEN false THEN NULL"
-        };
-        clauses.push(format!(
-            "CASE {leaf} ELSE n.source_count > 0 AND n.source_count = \
-               (SELECT count(*) FROM {{s}}.{table}_source s WHERE s.{table}_id = n.id AND s.document_id = ANY ($3)) END"
-        ));
-    }
-    let candidates = format!("{{s}}.{table} n WHERE {}", clauses.join(" AND "));
+    let candidates = format!("{{s}}.{table} n WHERE {condition} AND {}", scope.on_row(table));
     let embedded = format!("{candidates} AND n.embedding IS NOT NULL");
     let exact_below = collection.options.exact_below;
     // Every statement gets all four arguments; those that it does not use are cast so that their types are known.
     let args = |limit: i64| [query.clone().into(), scope.filter(), scope.documents(), limit.into()];
-    let types = "($1::{v}.vector IS NULL OR $2::jsonb IS NULL OR $3::bigint[] IS NULL OR true)";
     // Counted without a look at the vectors, which would cost more than the search through the index. All nodes are counted
     // along the primary key; more than half of them are leaves, since each level of a tree has at most half of the one below.
     let more_than = |of: &str, limit: i64| -> Result<bool> {
         let sql = format!("SELECT count(*) FROM (SELECT FROM {of} LIMIT $4) c");
         Ok(collection.query_one(&sql, &args(limit + 1), |row| row.need::<i64>(1))? > limit)
     };
-    let all = format!("{{s}}.node n WHERE {types} ORDER BY n.id");
-    let large = (table == "node" && scope.is_everything() && more_than(&all, 2 * exact_below)?)
-        || more_than(&format!("{candidates} AND {types}"), exact_below)?;
+    let all = format!("{{s}}.node n WHERE {TYPES} ORDER BY n.id");
+    let with_leaves = *scope.levels.start() == 0;
+    let large = (table == "node" && with_leaves && scope.is_everything() && more_than(&all, 2 * exact_below)?)
+        || more_than(&format!("{candidates} AND {TYPES}"), exact_below)?;
 
+    let ranked = |nearest: &str| in_order(table, nearest);
+    let read = |row: &spi::Row| Ok((row.need::<i64>(1)?, row.need::<f64>(2)?));
+    if large
+        && k <= MAX_EF_SEARCH / 2
+        && let Some(expression) = index_expression(collection)
+    {
+        collection.frame.set("hnsw.ef_search", &(2 * k).max(100).to_string())?;
+        collection.frame.set("hnsw.iterative_scan", "strict_order")?;
+        let by_index = format!("n.{expression} OPERATOR({{v}}.<=>) $1{}", half_cast(collection));
+        let nearest = ranked(&format!(
+            "SELECT n.id, {SCORE} AS score FROM {embedded} AND {TYPES} ORDER BY {by_index} LIMIT 2 * $4 + 10"
+        ));
+        let rows = collection.query(&nearest, &args(k), read)?;
+        if rows.len() as i64 == k {
+            return Ok(rows);
+        }
+    }
+    let nearest = ranked(&format!(
+        "SELECT n.id, {SCORE} AS score FROM {embedded} AND {TYPES} ORDER BY -({SCORE}) FETCH FIRST $4 ROWS WITH TIES"
+    ));
+    collection.query(&nearest, &args(k), read)
+}
+
+/// A statement for the first `$4` of the rows (id, score, …) that `nearest` selects, each with its level behind it, best first,
+/// ties in canonical order.
+pub fn in_order(table: &str, nearest: &str) -> String {
     // Ties of leaves are broken by their documents, whose canonical order does not depend on ids.
     let (document, order) = if table == "node" {
         (
@@ -122,34 +188,10 @@ pub fn rank(
     } else {
         ("", "n.partition COLLATE \"C\", n.member_hash")
     };
-    let ranked = |nearest: &str| {
-        format!(
-            "SELECT n.id, t.score FROM ({nearest}) t JOIN {{s}}.{table} n ON n.id = t.id {document} \
-             WHERE t.score <> 'NaN' ORDER BY t.score DESC, n.level, {order}, n.id LIMIT $4"
-        )
-    };
-    let read = |row: &spi::Row| Ok((row.need::<i64>(1)?, row.need::<f64>(2)?));
-    // A zero vector that somebody has written has no cosine: NaN sorts last here, and is left out.
-    let score = "1 - (n.embedding OPERATOR({v}.<=>) $1)";
-    if large
-        && k <= MAX_EF_SEARCH / 2
-        && let Some(expression) = index_expression(collection)
-    {
-        collection.frame.set("hnsw.ef_search", &(2 * k).max(100).to_string())?;
-        collection.frame.set("hnsw.iterative_scan", "strict_order")?;
-        let by_index = format!("n.{expression} OPERATOR({{v}}.<=>) $1{}", half_cast(collection));
-        let nearest = ranked(&format!(
-            "SELECT n.id, {score} AS score FROM {embedded} AND {types} ORDER BY {by_index} LIMIT 2 * $4 + 10"
-        ));
-        let rows = collection.query(&nearest, &args(k), read)?;
-        if rows.len() as i64 == k {
-            return Ok(rows);
-        }
-    }
-    let nearest = ranked(&format!(
-        "SELECT n.id, {score} AS score FROM {embedded} AND {types} ORDER BY -({score}) FETCH FIRST $4 ROWS WITH TIES"
-    ));
-    collection.query(&nearest, &args(k), read)
+    format!(
+        "SELECT t.*, n.level FROM ({nearest}) t JOIN {{s}}.{table} n ON n.id = t.id {document} \
+         WHERE t.score <> 'NaN' ORDER BY t.score DESC, n.level, {order}, n.id LIMIT $4"
+    )
 }
 
 /// What the HNSW index of an `embedding` is on, behind the alias; nothing if it has too many dimensions for one.

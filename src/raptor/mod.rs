@@ -2,7 +2,9 @@
 
 mod build;
 mod plan;
+mod roots;
 mod search;
+mod tree;
 mod write;
 
 pub use build::Shape;

@@ -157,7 +157,18 @@ pub fn plan(
         tick();
         grouping.say(|| format!("grouping {count} leaves"));
     };
-    match build(leaves, sizes, options, &mut planner, &mut tick) {
+    // One text that several leaves have: a root over them, all the same.
+    let built = match planner.plan.leaves.as_slice() {
+        [Leaf { copies, .. }] if !copies.is_empty() => {
+            let only = Child { node: 0, weight: 1.0 };
+            planner
+                .summarize(1, &[vec![only]])
+                .map(drop)
+                .map_err(BuildError::Summarize)
+        }
+        _ => build(leaves, sizes, options, &mut planner, &mut tick).map(drop),
+    };
+    match built {
         Ok(_) => Ok(Some(planner.plan)),
         Err(BuildError::Summarize(Stop::Waiting)) => Ok(None),
         Err(BuildError::Summarize(Stop::Error(error))) => Err(error),

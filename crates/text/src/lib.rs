@@ -10,6 +10,7 @@ mod lines;
 mod markdown;
 pub mod phrases;
 pub mod place;
+pub mod repeat;
 pub mod sentences;
 pub mod stop;
 pub mod summary;

@@ -36,11 +36,15 @@ fn right(function: &str, argument: &str, kind: &str) -> &'static str {
         (_, "settings" | "metadata" | "filter" | "properties", _) => "'{}'",
         (_, "format", _) => "'markdown'",
         (_, "block_tokens" | "leaf_tokens", _) => "100",
-        (_, "overlap" | "level", _) => "0",
+        ("rag_chunk", "overlap", _) | (_, "level", _) => "0",
         (_, "mode", _) => "'collapsed'",
         (_, "documents", _) => "'{1}'",
         (_, "method", _) => "'greedy'",
         (_, "algorithm", _) => "'components'",
+        ("raptor_search", "overlap", _) => "'keep'",
+        (_, "node_id" | "depth" | "width" | "max_level", _) => "1",
+        (_, "min_level", _) => "0",
+        (_, "direction", _) => "'down'",
         (_, "k" | "hops" | "max_levels" | "resolution" | "max_calls", _) => "1",
         (_, "steps", _) => "'{embed,tree}'",
         (
@@ -60,7 +64,11 @@ fn may_be_null(function: &str, argument: &str) -> bool {
         ("rag_create", "answerer")
             | ("rag_add", "title" | "source_key")
             | ("raptor_build", "max_levels" | "cluster_size")
-            | ("raptor_search", "max_tokens" | "documents")
+            | (
+                "raptor_search",
+                "max_tokens" | "documents" | "depth" | "min_level" | "max_level"
+            )
+            | ("raptor_tree", "node_id" | "depth")
             | ("graph_add", "description" | "document_id" | "quote" | "weight")
             | ("graph_summarize", "level")
             | ("graph_global", "k" | "level" | "documents")
@@ -205,6 +213,22 @@ fn every_argument_says_what_it_takes() {
         SELECT raptor_search('kb', 'x', mode => 'Leaf') --> 22023 unknown mode "Leaf"
         SELECT raptor_search('kb', 'x', max_tokens => 0) --> 22023 max_tokens must be between 1 and 2147483647
         SELECT raptor_search('kb', 'x', max_tokens => -5) --> 22023 max_tokens must be between 1 and 2147483647
+        SELECT raptor_search('kb', 'x', width => 0) --> 22023 width must be between 1 and 10000
+        SELECT raptor_search('kb', 'x', width => 10001) --> 22023 width must be between 1 and 10000
+        SELECT raptor_search('kb', 'x', depth => 0) --> 22023 depth must be between 1 and 1000
+        SELECT raptor_search('kb', 'x', depth => -1) --> 22023 depth must be between 1 and 1000
+        SELECT raptor_search('kb', 'x', min_level => -1) --> 22023 min_level must be between 0 and 1000
+        SELECT raptor_search('kb', 'x', max_level => 1001) --> 22023 max_level must be between 0 and 1000
+        SELECT raptor_search('kb', 'x', min_level => 2, max_level => 1) --> 22023 min_level must not be above max_level
+        SELECT raptor_search('kb', 'x', mode => 'leaf', min_level => 1) --> 22023 mode "leaf" has no level but 0
+        SELECT raptor_search('kb', 'x', overlap => '') --> 22023 unknown overlap ""
+        SELECT raptor_search('kb', 'x', overlap => 'Skip') --> 22023 unknown overlap "Skip"
+        SELECT raptor_tree('kb', direction => 'left') --> 22023 unknown direction "left"
+        SELECT raptor_tree('kb', direction => 'up') --> 22023 direction "up" needs a node_id
+        SELECT raptor_tree('kb', depth => 0) --> 22023 depth must be between 1 and 1000
+        SELECT raptor_tree('kb', depth => -2147483648) --> 22023 depth must be between 1 and 1000
+        SELECT raptor_tree('kb', 0) --> P0002 node 0 does not exist in collection "kb"
+        SELECT raptor_tree('kb', -9223372036854775808) --> P0002 node -9223372036854775808 does not exist in collection "kb"
         SELECT raptor_search('kb', 'x', filter => '[]') --> 22023 filter must be a JSON object
         SELECT raptor_search('kb', 'x', filter => 'null') --> 22023 filter must be a JSON object
         SELECT raptor_search('kb', 'x', filter => '"{}"') --> 22023 filter must be a JSON object
@@ -275,8 +299,19 @@ fn every_argument_says_what_it_takes() {
         ("SELECT raptor_build('kb', 'bisect')", "'greedy'"),
         (
             "SELECT raptor_search('kb', 'x', mode => 'tree')",
-            "'collapsed' and 'leaf'",
+            "'collapsed', 'traversal' and 'leaf'",
         ),
+        (
+            "SELECT raptor_search('kb', 'x', overlap => 'no')",
+            "'skip', 'extend' or 'keep'",
+        ),
+        (
+            "SELECT raptor_search('kb', 'x', mode => 'leaf', min_level => 1)",
+            "'collapsed'",
+        ),
+        ("SELECT raptor_tree('kb', direction => 'both')", "'down' and 'up'"),
+        ("SELECT raptor_tree('kb', direction => 'up')", "Give the node"),
+        ("SELECT raptor_tree('kb', 999)", "raptor_search"),
         ("SELECT graph_communities('kb', 'leiden')", "'components'"),
         (
             "SELECT rag_add('kb', 'x', format => 'pdf')",

@@ -71,7 +71,7 @@ fn models_of_another_name_behind_the_same_server_are_refused() {
         assert_eq!(mock.log().len(), 0, "nothing was paid");
     }
     // What stands is no secret: a search with a vector answers.
-    let by_vector = "SELECT count(*) FROM raptor_search('kb', '[1,0,0,0,0,0,0,0]'::vector)";
+    let by_vector = "SELECT count(*) FROM raptor_search('kb', '[1,0,0,0,0,0,0,0]'::vector, overlap => 'keep')";
     assert_eq!(one::<i64>(&mut client, by_vector), 10);
     // Set back, it goes on; the hint works, too.
     run(

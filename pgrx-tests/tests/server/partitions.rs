@@ -205,7 +205,7 @@ fn each_partition_has_a_tree_and_communities_of_its_own() {
     ] {
         for scope in [format!("filter => '{filter}'"), format!("documents => '{documents}'")] {
             let sql = format!(
-                "SELECT text FROM raptor_search('kb', 'marker1 marker2 fraud model town', k => 100, {scope}) UNION ALL \
+                "SELECT text FROM raptor_search('kb', 'marker1 marker2 fraud model town', k => 100, overlap => 'keep', {scope}) UNION ALL \
                  SELECT title || summary FROM graph_global('kb', 'marker1 marker2 fraud model', {scope}) UNION ALL \
                  SELECT concat_ws(' ', source, predicate, target, description, quote) FROM graph_local('kb', 'pay hub', 3, {scope})"
             );
@@ -218,7 +218,7 @@ fn each_partition_has_a_tree_and_communities_of_its_own() {
         let levels: Vec<i32> = list(
             &mut client,
             &format!(
-                "SELECT DISTINCT level FROM raptor_search('kb', 'fraud model', k => 100, filter => '{filter}') ORDER BY 1"
+                "SELECT DISTINCT level FROM raptor_search('kb', 'fraud model', k => 100, overlap => 'keep', filter => '{filter}') ORDER BY 1"
             ),
         );
         assert_eq!(

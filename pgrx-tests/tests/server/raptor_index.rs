@@ -36,7 +36,7 @@ const CORPUS: &str = r#"SELECT rag_create('kb', dimensions => 64);
     UPDATE kb.document SET body = 'zebra' WHERE source_key IN (SELECT 'slug-' || i FROM generate_series(3, 12) i);
     CREATE TABLE articles (slug text PRIMARY KEY, author text);
     INSERT INTO articles SELECT 'slug-' || i, 'author ' || i % 13 FROM generate_series(0, 43999) i;
-    SELECT * FROM raptor_build('kb');
+    SELECT * FROM raptor_build('kb', 'greedy');
     ANALYZE articles; ANALYZE kb.document; ANALYZE kb.node"#;
 
 #[test]

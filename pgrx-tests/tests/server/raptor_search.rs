@@ -14,24 +14,24 @@ const CORPUS: &str = r#"SELECT rag_create('kb', settings => '{"leaf_tokens": 30,
            jsonb_build_object('lang', CASE WHEN i % 3 = 0 THEN 'de' ELSE 'en' END, 'year', 2000 + i % 4, 'site', 'north')
     FROM generate_series(1, 40) i;
     SELECT * FROM raptor_build('kb')"#;
-const QUERY: &str = "item5 holds part7 and blue valve3";
+pub const QUERY: &str = "item5 holds part7 and blue valve3";
 
-fn corpus(database: &Database) -> Client {
+pub fn corpus(database: &Database) -> Client {
     let mut client = database.client();
     client.batch_execute(CORPUS).unwrap();
     client
 }
 
 /// Node ids of a search for QUERY with further arguments.
-fn found(client: &mut Client, arguments: &str) -> Vec<i64> {
+pub fn found(client: &mut Client, arguments: &str) -> Vec<i64> {
     list(
         client,
         &format!("SELECT node_id FROM raptor_search('kb', '{QUERY}', {arguments})"),
     )
 }
 
-/// The nodes `n` that meet a condition, in the order of the search, by cosines that SQL computes from the numbers.
-fn by_hand(client: &mut Client, condition: &str) -> Vec<(i64, f64)> {
+/// The nodes `n` that meet a condition, repeating or not, in the order of the search, by cosines that SQL computes from the numbers.
+pub fn by_hand(client: &mut Client, condition: &str) -> Vec<(i64, f64)> {
     let sql = format!(
         "WITH q AS (SELECT rag_embed('kb', '{QUERY}')::real[] AS v) \
          SELECT n.id, (SELECT sum(a::float8 * b::float8) / sqrt(sum(a::float8 ^ 2) * sum(b::float8 ^ 2)) \
@@ -71,8 +71,16 @@ fn scores_and_ranks_are_those_of_brute_force() {
              WHERE s.node_id = n.id AND s.document_id NOT IN (1, 2, 3, 17)) END",
         ),
         ("k => 1000, documents => '{}'", "false"),
+        ("k => 1000, min_level => 1", "n.level >= 1"),
+        ("k => 1000, max_level => 1", "n.level <= 1"),
+        (
+            r#"k => 1000, min_level => 1, max_level => 1, filter => '{"site": "north"}'"#,
+            "n.level = 1",
+        ),
+        ("k => 1000, min_level => 900", "false"),
     ] {
         let expected = by_hand(&mut client, condition);
+        let arguments = &format!("{arguments}, overlap => 'keep'");
         let sql = format!(
             "SELECT s.node_id, s.score, s.level = n.level AND s.text = n.text AND s.token_count = n.token_count \
                     AND s.metadata = n.metadata AND s.documents = n.source_count AND s.document_ids = \
@@ -125,7 +133,7 @@ fn summaries_are_found_only_if_all_their_documents_are_listed() {
     );
     assert!(sources.len() > 1);
     let summaries = |client: &mut Client, documents: &[i64]| -> Vec<Vec<i64>> {
-        let sql = "SELECT document_ids FROM raptor_search('kb', $1, k => 1000, documents => $2) WHERE level > 0";
+        let sql = "SELECT document_ids FROM raptor_search('kb', $1, k => 1000, documents => $2, overlap => 'keep') WHERE level > 0";
         client
             .query(sql, &[&QUERY, &documents])
             .unwrap()
@@ -145,7 +153,7 @@ fn a_budget_skips_what_does_not_fit_and_goes_on() {
     let mut client = corpus(&database);
     let rows = client
         .query(
-            &format!("SELECT node_id, token_count FROM raptor_search('kb', '{QUERY}', k => 60)"),
+            &format!("SELECT node_id, token_count FROM raptor_search('kb', '{QUERY}', k => 60, overlap => 'keep')"),
             &[],
         )
         .unwrap();
@@ -165,7 +173,10 @@ fn a_budget_skips_what_does_not_fit_and_goes_on() {
             }
         }
         assert_eq!(
-            found(&mut client, &format!("k => 60, max_tokens => {budget}")),
+            found(
+                &mut client,
+                &format!("k => 60, max_tokens => {budget}, overlap => 'keep'")
+            ),
             expected,
             "{budget}"
         );
@@ -248,6 +259,9 @@ fn searching_writes_nothing() {
         "raptor_search('kb', 'blue valve3')",
         "raptor_search('kb', 'blue valve3', filter => '{\"lang\": \"en\"}', documents => '{1, 2}', max_tokens => 100)",
         "raptor_search('kb', rag_embed('kb', 'blue valve3'), mode => 'leaf')",
+        "raptor_search('kb', 'blue valve3', mode => 'traversal', min_level => 0)",
+        "raptor_tree('kb')",
+        "raptor_tree('kb', (SELECT min(id) FROM kb.node), 'up')",
         "graph_global('kb', 'item5')",
         "graph_local('kb', 'Item5', hops => 2)",
         "rag_status('kb')",
@@ -270,7 +284,7 @@ fn searching_writes_nothing() {
     let volatile: Vec<String> = list(
         &mut client,
         "SELECT oid::regprocedure::text FROM pg_proc WHERE provolatile <> 's' AND proname IN \
-         ('raptor_search', 'graph_global', 'graph_local', 'rag_embed', 'rag_status')",
+         ('raptor_search', 'raptor_tree', 'graph_global', 'graph_local', 'rag_embed', 'rag_status')",
     );
     assert!(volatile.is_empty(), "{volatile:?}");
 }

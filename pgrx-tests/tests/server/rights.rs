@@ -406,9 +406,12 @@ fn row_security_put_on_by_hand_holds_in_every_search() {
     ];
     // The owner sees three leaves, and a summary of all of them.
     for (search, all) in [
-        ("SELECT text FROM raptor_search('kb', 'grain for the night ferry')", 4),
         (
-            "SELECT text FROM raptor_search('kb', rag_embed('kb', 'grain'), k => 100)",
+            "SELECT text FROM raptor_search('kb', 'grain for the night ferry', overlap => 'keep')",
+            4,
+        ),
+        (
+            "SELECT text FROM raptor_search('kb', rag_embed('kb', 'grain'), k => 100, overlap => 'keep')",
             4,
         ),
         ("SELECT text FROM raptor_search('kb', 'grain', mode => 'leaf')", 3),

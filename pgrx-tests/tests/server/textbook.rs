@@ -21,7 +21,7 @@ const FACTS: [&str; 3] = ["cracked bearing stopped", "Priya smelled smoke", "pai
 
 /// (level, score, text) of a search.
 fn search(client: &mut Client, mode: &str) -> Vec<(i32, f64, String)> {
-    let sql = "SELECT level, score, text FROM raptor_search('kb', $1, k => 20, mode => $2)";
+    let sql = "SELECT level, score, text FROM raptor_search('kb', $1, k => 20, mode => $2, overlap => 'keep')";
     let rows = client.query(sql, &[&QUESTION, &mode]).unwrap();
     rows.iter().map(|row| (row.get(0), row.get(1), row.get(2))).collect()
 }
@@ -42,6 +42,20 @@ fn the_summary_of_three_facts_outranks_every_leaf() {
     let best_leaf = found.iter().find(|row| row.0 == 0).unwrap();
     assert!((0.26..=0.42).contains(&best_leaf.1), "{best_leaf:?}");
     assert_eq!(found.len(), 9 + 3 + 1);
+
+    // As it comes, the three leaves that this summary repeats leave their room to others.
+    let sql = "SELECT text FROM raptor_search('kb', $1, k => 5)";
+    let shown: Vec<String> = client
+        .query(sql, &[&QUESTION])
+        .unwrap()
+        .iter()
+        .map(|row| row.get(0))
+        .collect();
+    assert_eq!(shown.len(), 5);
+    for fact in FACTS {
+        let times = shown.iter().filter(|text| text.contains(fact)).count();
+        assert_eq!(times, 1, "{fact}: {shown:?}");
+    }
 }
 
 #[test]

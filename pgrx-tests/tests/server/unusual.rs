@@ -29,7 +29,10 @@ fn k_is_kept_from_none_to_all() {
         run(&mut client, exact_below);
         for k in [0, 1, 7, nodes, 10_000_000, i64::from(i32::MAX)] {
             let mut count = |search: &str| -> i64 { one(&mut client, &format!("SELECT count(*) FROM {search}")) };
-            assert_eq!(count(&format!("raptor_search('kb', 'met', k => {k})")), k.min(nodes));
+            assert_eq!(
+                count(&format!("raptor_search('kb', 'met', k => {k}, overlap => 'keep')")),
+                k.min(nodes)
+            );
             assert_eq!(
                 count(&format!(
                     "raptor_search('kb', rag_embed('kb', 'met'), k => {k}, mode => 'leaf')"
@@ -86,7 +89,11 @@ fn the_documents_of_a_search_may_be_any_array() {
                 &format!("SELECT count(*) FROM {search}, documents => {documents})"),
             )
         };
-        assert_eq!(count("raptor_search('kb', 'note'"), nodes, "{documents}");
+        assert_eq!(
+            count("raptor_search('kb', 'note', overlap => 'keep'"),
+            nodes,
+            "{documents}"
+        );
         assert_eq!(count("graph_local('kb', 'anna ahl'"), edges, "{documents}");
         assert_eq!(count("graph_global('kb', 'note'"), reports, "{documents}");
     }
@@ -177,7 +184,7 @@ fn metadata_may_be_as_deep_and_large_as_postgresql_takes_it() {
         let same: i64 = one(
             &mut client,
             &format!(
-                "SELECT count(*) FROM raptor_search('{collection}', 'deep', filter => {deep}) WHERE metadata = {deep}"
+                "SELECT count(*) FROM raptor_search('{collection}', 'deep', filter => {deep}, overlap => 'keep') WHERE metadata = {deep}"
             ),
         );
         assert_eq!(same, 3, "two leaves and the summary, which has what both share");
@@ -303,7 +310,7 @@ fn a_text_without_words_is_done_and_never_found() {
     assert_eq!(pending, 0);
     let found = client
         .query(
-            "SELECT text, score FROM raptor_search('kb', 'Bert Beck', k => 10000000)",
+            "SELECT text, score FROM raptor_search('kb', 'Bert Beck', k => 10000000, overlap => 'keep')",
             &[],
         )
         .unwrap();
