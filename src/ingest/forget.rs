@@ -8,7 +8,7 @@ use crate::model::{ledger, lsa};
 /// Removes everything derived from the documents `ids`. With `gone`, also what was given of them by hand; without it the
 /// documents stay and are about to be cut anew.
 ///
-/// Summaries over a document are deleted, since their text may hold its words; the next raptor_build writes them anew.
+/// Summaries over a document are emptied, since their text may hold its words; the next refresh or raptor_build writes them anew.
 /// Reports of communities are emptied and marked stale.
 pub fn forget_documents(collection: &Collection, ids: &[i64], gone: bool) -> Result<()> {
     let ids_arg = || ids.to_vec().into();
@@ -20,7 +20,7 @@ pub fn forget_documents(collection: &Collection, ids: &[i64], gone: bool) -> Res
             collection.execute(&sql, &[ids_arg()])?;
         }
     }
-    delete_summaries(collection, ids)?;
+    empty_summaries(collection, ids)?;
     match gone {
         true => ledger::forget_answers(collection, ids)?,
         false => ledger::suspect_documents(collection, ids)?,
@@ -45,19 +45,29 @@ pub fn forget_documents(collection: &Collection, ids: &[i64], gone: bool) -> Res
     graph::settle_communities(collection, ids)
 }
 
-/// Deletes what was derived over documents that have moved to another partition: summaries and communities.
+/// Empties the summaries over documents that have moved to another partition, which their leaves leave, and deletes the communities.
 pub fn leave_partition(collection: &Collection, ids: &[i64]) -> Result<()> {
-    delete_summaries(collection, ids)?;
+    empty_summaries(collection, ids)?;
+    let sql = "DELETE FROM {s}.node_child c USING {s}.node n WHERE n.id = c.child_id AND n.level = 0 AND n.document_id = ANY ($1)";
+    collection.execute(sql, &[ids.to_vec().into()])?;
     let sql = "DELETE FROM {s}.community WHERE id IN \
                  (SELECT community_id FROM {s}.community_source WHERE document_id = ANY ($1))";
     collection.execute(sql, &[ids.to_vec().into()])?;
     Ok(())
 }
 
-fn delete_summaries(collection: &Collection, ids: &[i64]) -> Result<()> {
-    let sql = "DELETE FROM {s}.node WHERE level > 0 AND id IN \
-                 (SELECT node_id FROM {s}.node_source WHERE document_id = ANY ($1))";
-    collection.execute(sql, &[ids.to_vec().into()])?;
+/// Takes their words from the summaries over the documents `ids`, and these from their sources. Which nodes they are over stays known, so that a
+/// refresh need not cluster anew; those that are over nothing else go.
+fn empty_summaries(collection: &Collection, ids: &[i64]) -> Result<()> {
+    let sql = "WITH gone AS (DELETE FROM {s}.node_source WHERE document_id = ANY ($1) RETURNING node_id), \
+                 touched AS (SELECT node_id, count(*) AS documents FROM gone GROUP BY 1) \
+               UPDATE {s}.node n SET text = '', text_hash = sha256(''), token_count = 0, metadata = '{}', embedding = NULL, stale = true, \
+                 member_hash = NULL, source_count = n.source_count - t.documents FROM touched t WHERE n.id = t.node_id AND n.level > 0 \
+               RETURNING n.id, n.source_count";
+    let touched: Vec<(i64, i32)> =
+        collection.returning(sql, &[ids.to_vec().into()], |row| Ok((row.need(1)?, row.need(2)?)))?;
+    let empty: Vec<i64> = touched.iter().filter(|node| node.1 <= 0).map(|node| node.0).collect();
+    collection.execute("DELETE FROM {s}.node WHERE id = ANY ($1)", &[empty.into()])?;
     Ok(())
 }
 

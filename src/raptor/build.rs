@@ -64,7 +64,7 @@ fn raptor(
         cluster_size,
         seed,
     };
-    let built = shape.build(&collection, Ledger::begin(&collection, "tree", Asking::Now)?)?;
+    let built = shape.build(&collection, Ledger::begin(&collection, "tree", Asking::Now)?, false)?;
     if built.waiting > 0 {
         ingest::tell_waiting(&collection, built.waiting, "the tree is built");
     }
@@ -174,7 +174,9 @@ impl Shape {
     }
 
     /// Plans the trees of all partitions and, if no answer is missing, puts them in the place of the old ones.
-    pub fn build(&self, collection: &Collection, mut ledger: Ledger) -> Result<Built> {
+    ///
+    /// With `keep`, clusters stay as they are but for leaves that have come and gone.
+    pub fn build(&self, collection: &Collection, mut ledger: Ledger, keep: bool) -> Result<Built> {
         let options = graphrag_cluster::Options {
             method: self.method,
             limits: self.limits(collection),
@@ -195,7 +197,7 @@ impl Shape {
         let mut calls = BTreeMap::new();
         let mut plans: Vec<(String, Plan)> = Vec::new();
         for size in partitions {
-            let plan = plan::plan(collection, &mut ledger, &mut calls, &size, &options)?;
+            let plan = plan::plan(collection, &mut ledger, &mut calls, &size, &options, keep)?;
             plans.extend(plan.map(|plan| (size.partition, plan)));
         }
         let waiting = ledger.waiting;

@@ -3,7 +3,9 @@
 use std::collections::hash_map::Entry;
 use std::collections::{BTreeMap, HashMap};
 
-use graphrag_cluster::{BuildError, Child, Limits, Method, Options, Summarize, Vectors, Written, build, bytes_needed};
+use graphrag_cluster::{
+    Before, BuildError, Child, Limits, Member, Method, Options, Summarize, Vectors, Written, build, bytes_needed,
+};
 use graphrag_text::tokens;
 use sha2::{Digest, Sha256};
 
@@ -104,6 +106,7 @@ pub fn plan(
     calls: &mut BTreeMap<i32, i64>,
     size: &Size,
     options: &Options,
+    keep: bool,
 ) -> Result<Option<Plan>> {
     let dimensions = collection.options.dimensions;
     let mut planner = Planner {
@@ -117,6 +120,8 @@ pub fn plan(
         partition: &size.partition,
         limit: options.limits.tokens as usize,
         identity: identity(collection)?,
+        numbers: keep.then(HashMap::new),
+        before: Vec::new(),
         progress: Progress::start(),
     };
     let mut data = Vec::new();
@@ -126,10 +131,15 @@ pub fn plan(
                WHERE n.level = 0 AND n.embedding IS NOT NULL AND n.partition = $1 \
                ORDER BY d.body_hash, d.source_key COLLATE \"C\", n.ordinal, n.id";
     let leaves = &mut planner.plan.leaves;
+    let numbers = &mut planner.numbers;
     collection.stream(sql, &[size.partition.as_str().into()], |row| {
         let (id, document) = (row.need(1)?, row.need(2)?);
         let hash = <[u8; 32]>::try_from(row.need::<Vec<u8>>(3)?.as_slice())
             .map_err(|_| Error::internal("a text_hash is no SHA-256"))?;
+        if let Some(numbers) = numbers {
+            let number = known.get(&hash).copied().unwrap_or(leaves.len());
+            numbers.insert(id, number as u32);
+        }
         match known.entry(hash) {
             Entry::Occupied(first) => {
                 let first: &usize = first.get();
@@ -162,7 +172,7 @@ pub fn plan(
         [Leaf { copies, .. }] if !copies.is_empty() => {
             let only = Child { node: 0, weight: 1.0 };
             planner
-                .summarize(1, &[vec![only]])
+                .summarize(1, &[vec![only]], &[None])
                 .map(drop)
                 .map_err(BuildError::Summarize)
         }
@@ -209,13 +219,60 @@ struct Planner<'a, 'b> {
     limit: usize,
     /// The summarizer, as far as a summary depends on it.
     identity: Vec<u8>,
+    /// The numbers of the nodes that there are, or of those that go on from them; nothing in a build that does not look at the tree that there is.
+    numbers: Option<HashMap<i64, u32>>,
+    /// The parents that there are on the level that is being clustered.
+    before: Vec<i64>,
     progress: Progress,
 }
 
 impl Summarize for Planner<'_, '_> {
     type Error = Stop;
 
-    fn summarize(&mut self, level: u32, clusters: &[Vec<Child>]) -> std::result::Result<Vec<Written>, Stop> {
+    fn before(&mut self, level: u32, items: &[u32]) -> std::result::Result<Vec<Before>, Stop> {
+        self.before.clear();
+        let Some(numbers) = &self.numbers else {
+            return Ok(vec![]);
+        };
+        let rows: HashMap<u32, u32> = (0..).zip(items).map(|(row, &item)| (item, row)).collect();
+        let ids = &mut self.before;
+        let mut before = Vec::new();
+        let sql = "SELECT p.id, p.stale, array_agg(c.child_id), array_agg(c.weight) FROM {s}.node p \
+                   LEFT JOIN {s}.node_child c ON c.parent_id = p.id WHERE p.level = $1 AND p.partition = $2 GROUP BY p.id ORDER BY p.id";
+        let args = [(level as i32).into(), self.partition.into()];
+        self.collection.stream(sql, &args, |row| {
+            let children: Vec<Option<i64>> = row.need(3)?;
+            let weights: Vec<Option<f64>> = row.need(4)?;
+            let mut members = BTreeMap::new();
+            for (child, weight) in children.into_iter().zip(weights) {
+                let row = child
+                    .and_then(|id| numbers.get(&id))
+                    .and_then(|number| rows.get(number));
+                if let (Some(&row), Some(weight)) = (row, weight) {
+                    let known: &mut f64 = members.entry(row).or_insert(weight);
+                    *known = known.max(weight);
+                }
+            }
+            let member = |(row, weight): (u32, f64)| Member {
+                row,
+                weight: (weight as f32).clamp(f32::MIN_POSITIVE, 1.0),
+            };
+            ids.push(row.need(1)?);
+            before.push(Before {
+                cluster: members.into_iter().map(member).collect(),
+                changed: row.need(2)?,
+            });
+            Ok(())
+        })?;
+        Ok(before)
+    }
+
+    fn summarize(
+        &mut self,
+        level: u32,
+        clusters: &[Vec<Child>],
+        was: &[Option<u32>],
+    ) -> std::result::Result<Vec<Written>, Stop> {
         let before = self.ledger.calls;
         let waiting = self.ledger.waiting;
         let mut summaries = Vec::with_capacity(clusters.len());
@@ -240,6 +297,12 @@ impl Summarize for Planner<'_, '_> {
         *self.calls.entry(level as i32).or_default() += self.ledger.calls - before;
         if self.ledger.waiting > waiting {
             return Err(Stop::Waiting);
+        }
+        let first = (self.plan.leaves.len() + self.plan.summaries.len()) as u32;
+        for (number, was) in (first..).zip(was) {
+            if let (Some(numbers), Some(was)) = (&mut self.numbers, was) {
+                numbers.insert(self.before[*was as usize], number);
+            }
         }
         let written = |summary: &Summary| Written {
             vector: summary.embedding.clone(),

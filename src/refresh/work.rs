@@ -125,7 +125,7 @@ impl Work {
                 (waiting, texts.is_done())
             }
             Work::Tree => {
-                let built = Shape::of_last(collection)?.build(collection, ledger)?;
+                let built = Shape::of_last(collection)?.build(collection, ledger, true)?;
                 return Ok((built.waiting, true));
             }
             Work::Extract(blocks) => {
@@ -213,7 +213,7 @@ fn leftovers(step: &str, collection: &Collection) -> bool {
         .unwrap_or(true)
 }
 
-/// Whether a leaf, or a summary where one root is due, has no parent, or a summary is not the model's.
+/// Whether a leaf, or a summary where one root is due, has no parent, or a summary has lost its text or is not the model's.
 pub fn needs_tree(collection: &Collection) -> Result<bool> {
     let shape = Shape::of_last(collection)?;
     let orphans = "SELECT n.partition, count(*) AS orphans, min(n.level) AS level, \
@@ -221,7 +221,8 @@ pub fn needs_tree(collection: &Collection) -> Result<bool> {
                    FROM {s}.node n WHERE n.embedding IS NOT NULL AND NOT EXISTS (SELECT FROM {s}.node_child c WHERE c.child_id = n.id) \
                    GROUP BY 1";
     let sql = format!(
-        "SELECT EXISTS (SELECT FROM {{s}}.node WHERE level > 0 AND stale) AND EXISTS \
+        "SELECT EXISTS (SELECT FROM {{s}}.node WHERE level > 0 AND stale AND text = '') \
+         OR EXISTS (SELECT FROM {{s}}.node WHERE level > 0 AND stale) AND EXISTS \
            (SELECT FROM {{s}}.model_call WHERE step = 'tree' AND (status = 'pending' OR status = 'failed' AND attempts < $2)) \
          OR EXISTS (SELECT FROM ({orphans}) o WHERE leaves > 1 AND (level = 0 OR orphans > 1 AND $1::int IS NULL))"
     );

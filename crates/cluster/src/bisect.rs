@@ -81,7 +81,7 @@ pub fn bisect(
 }
 
 /// Clusters of rows one after another, as many as the limits allow.
-fn in_order(rows: &[u32], sizes: &[u32], limits: &Limits) -> Vec<Cluster> {
+pub(crate) fn in_order(rows: &[u32], sizes: &[u32], limits: &Limits) -> Vec<Cluster> {
     let (mut clusters, mut tokens) = (Vec::<Cluster>::new(), 0);
     for &row in rows {
         let size = limits.counted(sizes[row as usize]);
@@ -114,4 +114,4 @@ fn join_last(clusters: &mut Vec<Cluster>) {
 }
 
 #[cfg(test)]
-mod tests;
+pub mod tests;

@@ -108,6 +108,51 @@ impl<'a> Groups<'a> {
         self.squares[group].sqrt() - (self.squares[group] - 2.0 * along + 1.0).max(0.0).sqrt()
     }
 
+    /// The group that gains most by `row`; with `room`, of those that have room. One row is not enough to be one.
+    pub fn fitting(&self, row: u32, but: Option<usize>, room: bool) -> Option<usize> {
+        let groups = (0..self.rows.len()).filter(|&group| {
+            Some(group) != but && !self.rows[group].is_empty() && (!room || self.has_room(group, row))
+        });
+        let gains = groups.map(|group| (self.gain(group, row), group));
+        gains
+            .max_by(|a, b| a.0.total_cmp(&b.0).then(b.1.cmp(&a.1)))
+            .map(|(_, group)| group)
+    }
+
+    /// Adds a row that is in no group.
+    pub fn join(&mut self, row: u32, to: usize) {
+        self.tokens[to] += self.counted(row);
+        self.rows[to].push(row);
+        let dim = self.vectors.dim();
+        add(&mut self.sums[to * dim..][..dim], self.vectors.row(row));
+        self.squares[to] = dot(self.sum(to), self.sum(to));
+    }
+
+    /// The `count - 1` groups nearest to `group`, whose rows are `rows`, if as large a share of those as `drift` would rather be in one of the near groups;
+    /// nothing of a group of a few rows.
+    pub fn drifted(&self, group: usize, rows: &[u32], drift: f32, count: usize, tick: &mut dyn FnMut()) -> Vec<usize> {
+        tick();
+        if rows.len() < count {
+            return vec![];
+        }
+        let scale = |square: f32| if square > 0.0 { square.sqrt().recip() } else { 0.0 };
+        // Those that were made meanwhile have no sums.
+        let others = (0..self.squares.len()).filter(|&other| other != group && !self.rows[other].is_empty());
+        let near = highest(others.map(|other| other as u32), NEAR, |other| {
+            dot(self.sum(group), self.sum(other as usize)) * scale(self.squares[other as usize])
+        });
+        let moves = |row: &&u32| {
+            let loss = self.loss(group, **row);
+            near.iter().any(|&to| self.gain(to as usize, **row) > loss + LEAST_GAIN)
+        };
+        let moving = rows.iter().filter(moves).count();
+        tick();
+        match moving as f32 >= drift * rows.len() as f32 {
+            true => near.into_iter().take(count - 1).map(|other| other as usize).collect(),
+            false => vec![],
+        }
+    }
+
     /// Moves `row` to another group, at the end of its rows.
     pub fn go(&mut self, row: u32, from: usize, to: usize) {
         let size = self.counted(row);

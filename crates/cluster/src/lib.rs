@@ -8,6 +8,7 @@ mod cells;
 pub mod greedy;
 mod groups;
 mod halve;
+pub mod keep;
 pub mod limits;
 pub mod mixture;
 mod seeds;
@@ -17,6 +18,7 @@ pub mod vectors;
 
 pub use bisect::bisect;
 pub use greedy::greedy;
+pub use keep::{Before, Kept, keep_up};
 pub use limits::{Cluster, Limits, Member};
 pub use mixture::mixture;
 pub use tree::{BuildError, Child, Method, Options, Parent, Summarize, Written, build, bytes_needed};

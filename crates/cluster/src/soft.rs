@@ -157,7 +157,9 @@ impl Groups<'_> {
             }
             cluster.sort_unstable_by_key(|member| member.row);
         }
-        drop_parts(&mut clusters, self.vectors.len());
+        let parts = parts_of_others(clusters.iter().map(|cluster| &cluster[..]), self.vectors.len());
+        let mut parts = parts.into_iter();
+        clusters.retain(|cluster| !parts.next().unwrap_or_default() && !cluster.is_empty());
         clusters
     }
 
@@ -182,26 +184,26 @@ impl Groups<'_> {
     }
 }
 
-/// Drops clusters whose rows are all in another one, too; of equal ones the later. Rows of `rows` are members.
-fn drop_parts(clusters: &mut Vec<Cluster>, rows: usize) {
+/// Which of `clusters`, of rows below `rows`, have all their rows in another one, too; of equal ones the later.
+pub fn parts_of_others<'c>(clusters: impl Iterator<Item = &'c [Member]>, rows: usize) -> Vec<bool> {
+    let clusters: Vec<&[Member]> = clusters.collect();
     let mut of_row: Vec<Vec<u32>> = vec![vec![]; rows];
     for (at, cluster) in clusters.iter().enumerate() {
         cluster
             .iter()
             .for_each(|member| of_row[member.row as usize].push(at as u32));
     }
-    for at in 0..clusters.len() {
-        let Some(first) = clusters[at].first() else { continue };
-        let is_in = |other: &&u32| {
-            let (other, own) = (&clusters[**other as usize], &clusters[at]);
-            let has = |member: &Member| other.binary_search_by_key(&member.row, |other| other.row).is_ok();
-            other.len() >= own.len() && own.iter().all(has)
-        };
-        // Equal ones are parts of each other: the one that is dropped is not looked at again.
-        let others = of_row[first.row as usize].iter().filter(|&&other| other as usize != at);
-        if others.clone().find(is_in).is_some() {
-            clusters[at].clear();
-        }
+    let mut parts = vec![false; clusters.len()];
+    for (at, own) in clusters.iter().enumerate() {
+        let Some(first) = own.first() else { continue };
+        parts[at] = of_row[first.row as usize].iter().any(|&other| {
+            let other = other as usize;
+            let cluster = clusters[other];
+            let has = |member: &Member| cluster.binary_search_by_key(&member.row, |other| other.row).is_ok();
+            other != at
+                && (cluster.len() > own.len() || cluster.len() == own.len() && other < at)
+                && own.iter().all(has)
+        });
     }
-    clusters.retain(|cluster| !cluster.is_empty());
+    parts
 }

@@ -6,6 +6,7 @@
 
 use crate::bisect::bisect;
 use crate::greedy::greedy;
+use crate::keep::{Before, Kept, keep_up};
 use crate::limits::{Cluster, Limits, Member};
 use crate::mixture::{self, mixture};
 use crate::vectors::{ShapeError, Vectors};
@@ -16,11 +17,25 @@ use std::fmt;
 pub trait Summarize {
     type Error;
 
+    /// The clusters of an earlier tree at `level`, of those of `items` that were in them, by their places in `items`.
+    ///
+    /// With none, the items are clustered anew; else clusters stay as they are as far as the items let them, see [`keep_up()`].
+    /// The method `Greedy` does not ask.
+    fn before(&mut self, _level: u32, _items: &[u32]) -> Result<Vec<Before>, Self::Error> {
+        Ok(vec![])
+    }
+
     /// Summarises each of `clusters`, which hold two or more children each; the parents made of them stand at `level`, 1 or higher.
+    /// `was` has for each of them which of those of `before` it goes on from.
     ///
     /// Answers one summary per cluster, in order.
     /// The clusters become the nodes that follow those made before, in order.
-    fn summarize(&mut self, level: u32, clusters: &[Vec<Child>]) -> Result<Vec<Written>, Self::Error>;
+    fn summarize(
+        &mut self,
+        level: u32,
+        clusters: &[Vec<Child>],
+        was: &[Option<u32>],
+    ) -> Result<Vec<Written>, Self::Error>;
 }
 
 /// A node below another, and how probable it is that it belongs there: above 0, at most 1.
@@ -131,11 +146,21 @@ pub fn build<S: Summarize>(
         if items.len() < 2 {
             break;
         }
-        let clusters = grouped(&vectors, &sizes, options, tick);
+        let before = match options.method {
+            Method::Greedy => vec![],
+            _ => summarizer.before(level, &items).map_err(BuildError::Summarize)?,
+        };
+        let clusters = match before.is_empty() {
+            true => grouped(&vectors, &sizes, options, tick),
+            false => {
+                let Options { limits, seed, crew, .. } = options;
+                keep_up(&vectors, &sizes, limits, *seed, &before, crew, tick)
+            }
+        };
         let mut next_items = Vec::with_capacity(clusters.len());
         let mut risen = Vec::with_capacity(clusters.len());
-        let mut groups = vec![];
-        for cluster in clusters {
+        let (mut groups, mut origins) = (vec![], vec![]);
+        for Kept { cluster, was } in clusters {
             if let [Member { row, .. }] = cluster[..] {
                 next_items.push(items[row as usize]);
                 risen.push(Some(Written {
@@ -151,11 +176,14 @@ pub fn build<S: Summarize>(
                     weight: member.weight,
                 };
                 groups.push(cluster.iter().map(child).collect());
+                origins.push(was);
             }
         }
         drop(vectors);
 
-        let answers = summarizer.summarize(level, &groups).map_err(BuildError::Summarize)?;
+        let answers = summarizer
+            .summarize(level, &groups, &origins)
+            .map_err(BuildError::Summarize)?;
         if answers.len() != groups.len() {
             return Err(BuildError::Answers {
                 expected: groups.len(),
@@ -191,9 +219,9 @@ pub fn build<S: Summarize>(
     Ok(parents)
 }
 
-fn grouped(vectors: &Vectors, sizes: &[u32], options: &Options, tick: &mut dyn FnMut()) -> Vec<Cluster> {
+fn grouped(vectors: &Vectors, sizes: &[u32], options: &Options, tick: &mut dyn FnMut()) -> Vec<Kept> {
     let Options { limits, seed, crew, .. } = options;
-    match options.method {
+    let clusters: Vec<Cluster> = match options.method {
         Method::Bisect => bisect(vectors, sizes, limits, *seed, crew, tick),
         Method::Mixture => mixture(vectors, sizes, limits, *seed, crew, tick),
         Method::Greedy => {
@@ -203,7 +231,11 @@ fn grouped(vectors: &Vectors, sizes: &[u32], options: &Options, tick: &mut dyn F
                 .map(|cluster| cluster.into_iter().map(sure).collect())
                 .collect()
         }
-    }
+    };
+    clusters
+        .into_iter()
+        .map(|cluster| Kept { cluster, was: None })
+        .collect()
 }
 
 /// Bytes that [`build`] holds at most over `leaves` leaves of `dim` dimensions in about so many `clusters`, the leaves' vectors included;

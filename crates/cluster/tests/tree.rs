@@ -25,7 +25,7 @@ struct Summarizer {
 impl Summarize for Summarizer {
     type Error = String;
 
-    fn summarize(&mut self, level: u32, clusters: &[Vec<Child>]) -> Result<Vec<Written>, String> {
+    fn summarize(&mut self, level: u32, clusters: &[Vec<Child>], _: &[Option<u32>]) -> Result<Vec<Written>, String> {
         self.levels.push(level);
         let dim = self.nodes[0].len();
         let mut answers = vec![];
@@ -142,7 +142,7 @@ fn wrong_answers_are_errors() {
     struct Fixed(Result<Vec<Option<Vec<f32>>>, &'static str>);
     impl Summarize for Fixed {
         type Error = &'static str;
-        fn summarize(&mut self, _: u32, _: &[Vec<Child>]) -> Result<Vec<Written>, &'static str> {
+        fn summarize(&mut self, _: u32, _: &[Vec<Child>], _: &[Option<u32>]) -> Result<Vec<Written>, &'static str> {
             let written = |vector| Written { vector, tokens: 1 };
             self.0.clone().map(|vectors| vectors.into_iter().map(written).collect())
         }

@@ -13,7 +13,7 @@ const CORPUS: &str = r#"SELECT rag_create('kb', settings => '{"leaf_tokens": 30,
              FROM generate_series(1, 1 + i % 9) s),
            jsonb_build_object('lang', CASE WHEN i % 3 = 0 THEN 'de' ELSE 'en' END, 'year', 2000 + i % 4, 'site', 'north')
     FROM generate_series(1, 40) i;
-    SELECT * FROM raptor_build('kb')"#;
+    SELECT * FROM raptor_build('kb', 'greedy')"#;
 pub const QUERY: &str = "item5 holds part7 and blue valve3";
 
 pub fn corpus(database: &Database) -> Client {

@@ -131,7 +131,7 @@ fn the_order_is_that_of_the_contents() {
     // Leaves of one document stand as they stand in it.
     let split: i64 = one(
         &mut client,
-        "SELECT count(*) FROM (SELECT n.document_id, n.ordinal, lag(n.ordinal) OVER (PARTITION BY t.parent_id, n.document_id ORDER BY t.at) AS last \
+        "SELECT count(*) FROM (SELECT n.document_id, n.ordinal, lag(n.ordinal) OVER (PARTITION BY trim_array(t.path, 1), n.document_id ORDER BY t.at) AS last \
            FROM raptor_tree('one') WITH ORDINALITY AS t (node_id, parent_id, level, depth, path, weight, token_count, text, at) \
            JOIN one.node n ON n.id = t.node_id WHERE n.level = 0) o WHERE last > ordinal",
     );

@@ -9,7 +9,7 @@ const LIMITS: Limits = Limits {
     members: 100,
 };
 
-fn crew(threads: usize) -> Crew {
+pub fn crew(threads: usize) -> Crew {
     Crew {
         threads: NonZero::new(threads).unwrap(),
         spawning: |spawn| spawn(),
@@ -20,14 +20,14 @@ fn run(vectors: &Vectors, sizes: &[u32], limits: &Limits, threads: usize) -> Vec
     bisect(vectors, sizes, limits, 0, &crew(threads), &mut || ())
 }
 
-fn random(at: usize) -> f32 {
+pub fn random(at: usize) -> f32 {
     // The sum of four is close enough to normal.
     let uniform = |i: usize| (splitmix64((at * 4 + i) as u64) >> 40) as f32 / (1 << 24) as f32 - 0.5;
     (0..4).map(uniform).sum::<f32>() * 1.7
 }
 
 /// `rows` rows of `topics` topics, one after another in turn, with so much noise beside the topic's direction.
-fn planted(rows: usize, topics: usize, dim: usize, noise: f32) -> Vectors {
+pub fn planted(rows: usize, topics: usize, dim: usize, noise: f32) -> Vectors {
     let data = (0..rows * dim).map(|at| {
         let topic = at / dim % topics;
         random(topic * dim + at % dim + (1 << 40)) + noise * random(at)
@@ -35,7 +35,7 @@ fn planted(rows: usize, topics: usize, dim: usize, noise: f32) -> Vectors {
     Vectors::new(dim, data.collect(), &mut || ()).unwrap()
 }
 
-fn check(vectors: &Vectors, sizes: &[u32], limits: &Limits, clusters: &[Cluster]) {
+pub fn check(vectors: &Vectors, sizes: &[u32], limits: &Limits, clusters: &[Cluster]) {
     let rows = vectors.len();
     let mut seen = HashSet::new();
     for cluster in clusters {
