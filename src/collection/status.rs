@@ -49,7 +49,7 @@ fn status(name: Option<&str>) -> Result<Vec<StatusRow>> {
          UNION ALL SELECT 2, 'embed', n.total, n.total - (SELECT count(DISTINCT key) FROM {s}.change WHERE \"table\" = 'node'), \
                 'embedder' FROM (SELECT count(*) AS total FROM {s}.node WHERE level = 0) n \
          UNION ALL SELECT 3, 'tree', count(*), count(*) FILTER (WHERE alone OR EXISTS \
-                (SELECT FROM {s}.node_child c WHERE c.child_id = n.id)), 'summarizer' \
+                (SELECT FROM {s}.node_child c JOIN {s}.node p ON p.id = c.parent_id WHERE c.child_id = n.id AND p.text <> '')), 'summarizer' \
            FROM (SELECT id, count(*) OVER (PARTITION BY partition) = 1 AS alone FROM {s}.node \
                  WHERE level = 0 AND embedding IS NOT NULL) n \
          UNION ALL SELECT 4, 'extract', b.total, b.total - (SELECT count(DISTINCT key) FROM {s}.change WHERE \"table\" = 'block'), \

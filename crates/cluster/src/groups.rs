@@ -17,6 +17,12 @@ const NEAR_CELLS: usize = 5;
 /// Groups that a row may go to after the first round, its own among them.
 const CHOICES: usize = 6;
 
+/// Groups in which a row that comes later may find room.
+const FITTING: usize = 8;
+
+/// How much more a row must be worth to another group than to its own, for its own to have drifted.
+const CLEARLY: f32 = 1.1;
+
 /// What a move must gain, against rounding.
 const LEAST_GAIN: f32 = 1e-5;
 
@@ -108,15 +114,15 @@ impl<'a> Groups<'a> {
         self.squares[group].sqrt() - (self.squares[group] - 2.0 * along + 1.0).max(0.0).sqrt()
     }
 
-    /// The group that gains most by `row`; with `room`, of those that have room. One row is not enough to be one.
-    pub fn fitting(&self, row: u32, but: Option<usize>, room: bool) -> Option<usize> {
-        let groups = (0..self.rows.len()).filter(|&group| {
-            Some(group) != but && !self.rows[group].is_empty() && (!room || self.has_room(group, row))
+    /// The group, but for `but`, that gains most by `row`: of the few best, one that has room; where none has, the best if it need not have room.
+    pub fn fitting(&self, row: u32, but: Option<usize>, must_have_room: bool) -> Option<usize> {
+        let groups = (0..self.rows.len()).filter(|&group| Some(group) != but && !self.rows[group].is_empty());
+        let best = highest(groups.map(|group| group as u32), FITTING, |group| {
+            self.gain(group as usize, row)
         });
-        let gains = groups.map(|group| (self.gain(group, row), group));
-        gains
-            .max_by(|a, b| a.0.total_cmp(&b.0).then(b.1.cmp(&a.1)))
-            .map(|(_, group)| group)
+        let with_room = best.iter().find(|&&group| self.has_room(group as usize, row));
+        let found = with_room.or(best.first().filter(|_| !must_have_room));
+        found.map(|&group| group as usize)
     }
 
     /// Adds a row that is in no group.
@@ -128,7 +134,7 @@ impl<'a> Groups<'a> {
         self.squares[to] = dot(self.sum(to), self.sum(to));
     }
 
-    /// The `count - 1` groups nearest to `group`, whose rows are `rows`, if as large a share of those as `drift` would rather be in one of the near groups;
+    /// The `count - 1` groups nearest to `group`, whose rows are `rows`, if as large a share of those as `drift` would clearly rather be in one of the near groups that have room;
     /// nothing of a group of a few rows.
     pub fn drifted(&self, group: usize, rows: &[u32], drift: f32, count: usize, tick: &mut dyn FnMut()) -> Vec<usize> {
         tick();
@@ -143,7 +149,11 @@ impl<'a> Groups<'a> {
         });
         let moves = |row: &&u32| {
             let loss = self.loss(group, **row);
-            near.iter().any(|&to| self.gain(to as usize, **row) > loss + LEAST_GAIN)
+            let mut rooms = near
+                .iter()
+                .map(|&to| to as usize)
+                .filter(|&to| self.has_room(to, **row));
+            rooms.any(|to| self.gain(to, **row) > CLEARLY * loss)
         };
         let moving = rows.iter().filter(moves).count();
         tick();

@@ -35,7 +35,7 @@ pub struct Before {
 
 /// Brings clusters up to date with rows that have come and gone, and leaves those alone that neither touches.
 ///
-/// A row that is in none of `before` joins the cluster that it fits best. Clusters over the limits let go of second memberships and are cut in two if that is not enough,
+/// A row that is in none of `before` joins the cluster that it fits best of those that have room, so that no cluster is cut as long as one near has room. Clusters over the limits let go of second memberships and are cut in two if that is not enough,
 /// those with a single row of their own are dissolved into the nearest that has room, and empty ones are left out. Where half of the rows of a changed cluster would rather be in another,
 /// it is divided anew with the three nearest to it. If a quarter of the rows are new, all are clustered anew by [`bisect()`], whose promises hold here, too.
 ///
@@ -94,7 +94,10 @@ pub fn keep_up(
         }
     }
     for group in 0..groups.rows.len() {
-        if !changed[group] || groups.rows[group].is_empty() {
+        // A row may have grown where none has come.
+        let size = |row: &u32| limits.counted(sizes[*row as usize]);
+        let fits = limits.hold(groups.rows[group].len(), groups.rows[group].iter().map(size).sum());
+        if groups.rows[group].is_empty() || !changed[group] && fits {
             continue;
         }
         let mut rows = std::mem::take(&mut groups.rows[group]);

@@ -43,7 +43,7 @@ fn right(function: &str, argument: &str, kind: &str) -> &'static str {
         (_, "algorithm", _) => "'components'",
         ("raptor_search", "overlap", _) => "'keep'",
         (_, "node_id" | "depth" | "width" | "max_level", _) => "1",
-        (_, "min_level", _) => "0",
+        (_, "min_level" | "seed", _) => "0",
         (_, "direction", _) => "'down'",
         (_, "k" | "hops" | "max_levels" | "resolution" | "max_calls", _) => "1",
         (_, "steps", _) => "'{embed,tree}'",
@@ -202,7 +202,7 @@ fn every_argument_says_what_it_takes() {
     refused(
         &mut client,
         r#"
-        SELECT raptor_build('kb', 'bisect') --> 22023 unknown method "bisect"
+        SELECT raptor_build('kb', 'umap') --> 22023 unknown method "umap"
         SELECT raptor_build('kb', '') --> 22023 unknown method ""
         SELECT raptor_build('kb', max_levels => 0) --> 22023 max_levels must be between 1 and 64
         SELECT raptor_build('kb', max_levels => -2147483648) --> 22023 max_levels must be between 1 and 64
@@ -296,7 +296,7 @@ fn every_argument_says_what_it_takes() {
     );
     // Every value that can be wrong has a detail or a hint that shows the right ones.
     for (sql, words) in [
-        ("SELECT raptor_build('kb', 'bisect')", "'greedy'"),
+        ("SELECT raptor_build('kb', 'umap')", "'greedy'"),
         (
             "SELECT raptor_search('kb', 'x', mode => 'tree')",
             "'collapsed', 'traversal' and 'leaf'",

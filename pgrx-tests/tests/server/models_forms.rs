@@ -169,7 +169,8 @@ fn contents(client: &mut Client) -> Vec<String> {
     ] {
         rows.extend(list::<String>(
             client,
-            &format!("SELECT '{table} ' || t::text FROM kb.{table} t ORDER BY 1"),
+            // What a summary was written by differs.
+            &format!("SELECT '{table} ' || (to_jsonb(t) - 'member_hash')::text FROM kb.{table} t ORDER BY 1"),
         ));
     }
     rows
