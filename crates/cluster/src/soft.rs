@@ -116,11 +116,14 @@ impl Groups<'_> {
                     others.retain(|other| other.0 > THRESHOLD * sum);
                     others.sort_unstable_by(|a, b| b.0.total_cmp(&a.0).then(a.1.cmp(&b.1)));
                     others.truncate(SECONDS);
-                    found.0.push(((own / sum) as f32).max(f32::MIN_POSITIVE));
+                    let own = ((own / sum) as f32).max(f32::MIN_POSITIVE);
+                    found.0.push(own);
+                    // A row is at home where its weight is greatest: where another group had no room for it, it is told apart by the last bit.
+                    let weight = |likelihood: f64| ((likelihood / sum) as f32).min(own.next_down());
                     found.1.extend(
                         others
                             .iter()
-                            .map(|&(likelihood, other)| ((likelihood / sum) as f32, of.row, other)),
+                            .map(|&(likelihood, other)| (weight(likelihood), of.row, other)),
                     );
                 }
                 Ok(())

@@ -143,6 +143,25 @@ fn equal_rows_and_rows_without_a_direction_have_a_place() {
 }
 
 #[test]
+fn every_cluster_is_home_to_two_rows() {
+    let v = planted(600, 40, 16, 1.5);
+    let clusters = run(&v, &[100; 600], &LIMITS, 1);
+    let mut home = vec![(0.0, 0); 600];
+    for (at, cluster) in clusters.iter().enumerate() {
+        for member in cluster {
+            let known = &mut home[member.row as usize];
+            assert!(known.0 != member.weight, "a home is told apart");
+            if member.weight > known.0 {
+                *known = (member.weight, at);
+            }
+        }
+    }
+    for at in 0..clusters.len() {
+        assert!(home.iter().filter(|home| home.1 == at).count() >= 2);
+    }
+}
+
+#[test]
 fn many_rows_are_clustered_the_same_on_two_threads() {
     let v = planted(9000, 300, 32, 1.0);
     let sizes: Vec<u32> = (0..9000).map(|row| 50 + row % 100).collect();
