@@ -59,6 +59,10 @@ pub fn leave_partition(collection: &Collection, ids: &[i64]) -> Result<()> {
 /// Takes their words from the summaries over the documents `ids`, and these from their sources. Which nodes they are over stays known, so that a
 /// refresh need not cluster anew; those that are over nothing else go.
 fn empty_summaries(collection: &Collection, ids: &[i64]) -> Result<()> {
+    // From the root down: whoever comes later waits there, and holds nothing that the first may still want.
+    let sql = "SELECT FROM {s}.node n WHERE n.level > 0 AND n.id IN (SELECT node_id FROM {s}.node_source WHERE document_id = ANY ($1)) \
+               ORDER BY n.level DESC, n.id FOR UPDATE";
+    collection.execute(sql, &[ids.to_vec().into()])?;
     let sql = "WITH gone AS (DELETE FROM {s}.node_source WHERE document_id = ANY ($1) RETURNING node_id), \
                  touched AS (SELECT node_id, count(*) AS documents FROM gone GROUP BY 1) \
                UPDATE {s}.node n SET text = '', text_hash = sha256(''), token_count = 0, metadata = '{}', embedding = NULL, stale = true, \

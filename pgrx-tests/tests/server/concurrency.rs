@@ -393,3 +393,38 @@ fn builders_take_their_locks_in_one_order() {
     );
     builder.thread.join().unwrap().unwrap();
 }
+
+/// Two transactions that delete under one root wait at the root, where they hold nothing else of the tree.
+#[test]
+fn two_that_delete_do_not_lock_each_other_out() {
+    let database = Database::new();
+    let mut one_client = database.client();
+    one_client
+        .batch_execute(
+            r#"SELECT rag_create('kb', 64, 'builtin:hash', settings => '{"cluster_tokens": 100}');
+               INSERT INTO kb.document (source_key, body)
+               SELECT 'd' || i, 'Word' || i % 7 || ' stands beside word' || i || ' in line ' || i * i || '.' FROM generate_series(1, 60) i;
+               SELECT * FROM raptor_build('kb')"#,
+        )
+        .unwrap();
+    let mut watcher = session(&database);
+    one_client
+        .batch_execute("BEGIN; DELETE FROM kb.document WHERE source_key = 'd1'")
+        .unwrap();
+    let other = Background::start(
+        session(&database),
+        "DELETE FROM kb.document WHERE source_key LIKE 'd2%'",
+    );
+    other.until_it_waits(&mut watcher);
+    one_client
+        .batch_execute("DELETE FROM kb.document WHERE source_key LIKE 'd3%'; COMMIT")
+        .unwrap();
+    other.result().unwrap();
+    one_client.batch_execute("CALL rag_refresh('kb')").unwrap();
+    let wrong: i64 = one(
+        &mut one_client,
+        "SELECT count(*) FROM kb.node n WHERE level > 0 AND (text = '' OR source_count <> \
+           (SELECT count(*) FROM kb.node_source s WHERE s.node_id = n.id))",
+    );
+    assert_eq!(wrong, 0);
+}
