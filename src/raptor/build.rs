@@ -10,8 +10,9 @@ use super::plan::{self, Plan, Size};
 use super::write;
 use crate::collection::Collection;
 use crate::error::{Error, Result, in_range, required, sql};
-use crate::model::{Asking, Ledger, lsa};
+use crate::model::{Asking, Ledger, lsa, trouble};
 use crate::pg::threads;
+use crate::progress::count;
 use crate::{ingest, refresh, search};
 
 /// SQL: `raptor_build(collection, method, max_levels, cluster_size, seed)`.
@@ -67,6 +68,12 @@ fn raptor(
     let built = shape.build(&collection, Ledger::begin(&collection, "tree", Asking::Now)?, false)?;
     if built.waiting > 0 {
         ingest::tell_waiting(&collection, built.waiting, "the tree is built");
+    }
+    let sql = "SELECT count(*) FROM {s}.node WHERE level > 0 AND stale AND text <> ''";
+    let failed: i64 = collection.query_one(sql, &[], |row| row.need(1))?;
+    if failed > 0 && built.waiting == 0 {
+        let summaries = count(failed, "summary", "summaries");
+        trouble::tell_failures(&collection, "tree", format!("the model failed on {summaries}"), true)?;
     }
     let sql = "SELECT level, count(*) FROM {s}.node GROUP BY 1 ORDER BY 1";
     let levels: Vec<(i32, i64)> = collection.query(sql, &[], |row| Ok((row.need(1)?, row.need(2)?)))?;
@@ -209,6 +216,10 @@ impl Shape {
                 write::write(collection, &partition, plan)?;
             }
             ledger.finish()?;
+            // What a program has answered is taken up now.
+            let sql = "UPDATE {s}.model_call SET finished_at = clock_timestamp() \
+                       WHERE step = 'tree' AND status = 'done' AND finished_at IS NULL";
+            collection.execute(sql, &[])?;
             search::ensure_index(collection, "node")?;
             collection.analyze(&["node", "node_child", "node_source"])?;
             let method = METHODS

@@ -223,7 +223,8 @@ pub fn needs_tree(collection: &Collection) -> Result<bool> {
     let sql = format!(
         "SELECT EXISTS (SELECT FROM {{s}}.node WHERE level > 0 AND stale AND text = '') \
          OR EXISTS (SELECT FROM {{s}}.node WHERE level > 0 AND stale) AND EXISTS \
-           (SELECT FROM {{s}}.model_call WHERE step = 'tree' AND (status = 'pending' OR status = 'failed' AND attempts < $2)) \
+           (SELECT FROM {{s}}.model_call WHERE step = 'tree' AND (status = 'pending' OR status = 'failed' AND attempts < $2 \
+              OR status = 'done' AND finished_at IS NULL)) \
          OR EXISTS (SELECT FROM ({orphans}) o WHERE leaves > 1 AND (level = 0 OR orphans > 1 AND $1::int IS NULL))"
     );
     let args: [spi::Arg; 2] = [shape.max_levels.into(), collection.options.max_attempts.into()];

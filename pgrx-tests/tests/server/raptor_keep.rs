@@ -149,3 +149,41 @@ fn emptied_trees_go_and_partitions_stand_apart() {
     let left: Vec<i32> = list(&mut client, "SELECT level FROM kb.node");
     assert_eq!(left, [0], "a single leaf needs no summary");
 }
+
+#[test]
+fn an_answer_that_comes_after_an_empty_one_is_taken_up() {
+    let database = Database::new();
+    let mut client = database.client();
+    run(
+        &mut client,
+        "SELECT rag_create('kb', 64, 'builtin:hash', 'queue'); \
+         INSERT INTO kb.document (body) VALUES ('The Night Ferry leaves.'), ('Isla commands.')",
+    );
+    let answer = |client: &mut Client, text: &str| {
+        let sql = format!(
+            "UPDATE kb.model_call SET response = to_jsonb('{text}'::text), status = 'done' WHERE status = 'pending' AND step = 'tree'"
+        );
+        run(client, &sql);
+        run(client, "CALL rag_refresh('kb', steps => '{tree}')");
+    };
+    run(&mut client, "CALL rag_refresh('kb', steps => '{tree}')");
+    answer(&mut client, "");
+    let stand_in = "SELECT stale::text FROM kb.node WHERE level > 0";
+    assert_eq!(one::<String>(&mut client, stand_in), "true");
+    run(&mut client, "CALL rag_refresh('kb', steps => '{tree}')");
+    answer(&mut client, "A ferry and its captain.");
+    let text: String = one(&mut client, "SELECT text FROM kb.node WHERE level > 0 AND NOT stale");
+    assert_eq!(text, "A ferry and its captain.");
+}
+
+#[test]
+fn a_build_says_on_how_many_summaries_the_model_failed() {
+    let database = Database::new();
+    let output = database.psql(
+        "CREATE FUNCTION nothing(t text[]) RETURNS text LANGUAGE sql AS 'SELECT NULL::text'; \
+         SELECT rag_create('kb', 64, 'builtin:hash', 'function:public.nothing'); \
+         INSERT INTO kb.document (body) VALUES ('The Night Ferry leaves.'), ('Isla commands.'); SELECT * FROM raptor_build('kb');",
+    );
+    assert!(output.contains("NOTICE:  the model failed on 1 summary"), "{output}");
+    assert!(output.contains("The built-in summarizer stands in."), "{output}");
+}
