@@ -186,7 +186,7 @@ fn models_calls_that_hang_end_with_their_statement() {
                         assert_eq!(error.code().map(|code| code.code()), Some("57014"), "{case}");
                         // Its next statement comes after the end of the cancelled transaction.
                         run(&mut session, "SELECT 1");
-                        assert_eq!(threads(pid), 1, "{case}");
+                        until_threads_ended(pid, &case);
                         session
                     }
                 };
@@ -199,7 +199,7 @@ fn models_calls_that_hang_end_with_their_statement() {
                 run(&mut session, "RESET statement_timeout");
                 run(&mut session, &statement);
                 run(&mut session, CALL);
-                assert_eq!(threads(one(&mut session, "SELECT pg_backend_pid()")), 1, "{case}");
+                until_threads_ended(one(&mut session, "SELECT pg_backend_pid()"), &case);
             }
         }
     }

@@ -199,7 +199,7 @@ fn models_leave_no_lock_where_a_refresh_is_not_gone_on_with() {
         let result = heard.client.batch_execute(then);
         assert_eq!(result.is_err(), then.contains("1/0"), "{case}: {result:?}");
         until("the lock is let go", || one::<i64>(&mut client, ADVISORY) == 0);
-        assert_eq!(threads(pid), 1, "{case}");
+        until_threads_ended(pid, &case);
         // There is nothing to go on with.
         let error = heard
             .client

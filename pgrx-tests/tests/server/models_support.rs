@@ -165,6 +165,11 @@ pub fn threads(pid: i32) -> usize {
     std::fs::read_dir(format!("/proc/{pid}/task")).map_or(0, Iterator::count)
 }
 
+/// A thread that was joined may stand in /proc for a moment more: the kernel lets who joins it go before it removes it.
+pub fn until_threads_ended(pid: i32, case: &str) {
+    until(&format!("threads of the backend end: {case}"), || threads(pid) == 1);
+}
+
 /// SQLSTATE, message, detail and hint of an error, in one text.
 pub fn told(error: &Error) -> String {
     match error.as_db_error() {
