@@ -9,9 +9,9 @@
     FOLDER/bin/python bench/clustering.py [--cache FOLDER] [--ours] [FOLDER …]      (--help lists the rest)
 
 The published recipe is one global and one local step: UMAP (cosine, no seed; ⌊√(n - 1)⌋ neighbours, then 10; 10 components) and Gaussian
-mixtures (full covariance) whose number is chosen by BIC, members above a posterior of 0.1. Clusters over the limit of tokens are not divided
-again, as the published code does; `over` counts them. It runs in a process of its own, on one thread, after a small set has had everything imported
-and compiled. What it answered, and what it took then, is kept in the cache: times are worth as much as the machine was quiet in that run.
+mixtures (full covariance) whose number is chosen by BIC, members above a posterior of 0.1. As the published code does, clusters over the limit
+of tokens go through both steps again; but where these leave a cluster as it was, which that code tries without end, it stays, and `over` counts it.
+It runs in a process of its own, on one thread, after a small set has had everything imported and compiled. What it answered, and what it took then, is kept in the cache: times are worth as much as the machine was quiet in that run.
 It is given sets of up to 5,000 rows, since larger ones take too long; --peer-up-to says otherwise.
 
 Ours is crates/cluster/examples/cluster.rs, with its limit of 3,500 tokens, and again (`= k`) with the limit that makes about as many clusters
@@ -162,8 +162,23 @@ class Set:
 
 # --- The published recipe ---
 
-def recipe(x):
-    """(cluster, row, weight) of each membership, by the global and the local step; the weight is the product of both posteriors."""
+def recipe(x, sizes):
+    """(cluster, row, weight) of each membership; the weight is the product of the posteriors."""
+    members, clusters = [], 0
+    for rows, weights in steps(x):
+        if len(rows) < len(x) and sizes[rows].sum() > LIMIT:
+            inner = recipe(x[rows], sizes[rows])
+            of_rows = inner[:, 1].astype(int)
+            inner = np.stack([clusters + inner[:, 0], rows[of_rows], weights[of_rows] * inner[:, 2]], 1)
+        else:
+            inner = np.stack([np.full(len(rows), clusters), rows, weights], 1)
+        members.append(inner)
+        clusters = int(inner[:, 0].max()) + 1
+    return np.concatenate(members)
+
+
+def steps(x):
+    """The rows and weights of each cluster that the global and the local step make."""
     import umap
     from sklearn.mixture import GaussianMixture
 
@@ -173,7 +188,9 @@ def recipe(x):
         fits = [GaussianMixture(n_components=k, random_state=224).fit(reduced).bic(reduced) for k in tried]
         return GaussianMixture(n_components=tried[int(np.argmin(fits))], random_state=0).fit(reduced).predict_proba(reduced)
 
-    members, clusters = [], 0
+    if len(x) <= 11:
+        return [(np.arange(len(x)), np.ones(len(x)))]
+    found = []
     of_all = posteriors(x, int((len(x) - 1) ** 0.5))
     for overall in of_all.T:
         rows = np.flatnonzero(overall > 0.1)
@@ -183,9 +200,8 @@ def recipe(x):
         for local in within.T:
             inside = np.flatnonzero(local > 0.1)
             if len(inside) > 0:
-                members += [(clusters, rows[i], overall[rows[i]] * local[i]) for i in inside]
-                clusters += 1
-    return np.array(members)
+                found.append((rows[inside], overall[rows[inside]] * local[inside]))
+    return found
 
 
 def memory(what):
@@ -206,17 +222,17 @@ def run_peer():
     warnings.filterwarnings("ignore")
     tasks = json.load(sys.stdin)
     rng = np.random.default_rng(1)
-    recipe(rng.standard_normal((60, DIM), dtype=np.float32))
-    if any(rows >= 4096 for _, rows, _ in tasks):
+    recipe(rng.standard_normal((60, DIM), dtype=np.float32), np.full(60, 100))
+    if any(rows >= 4096 for _, rows, _, _ in tasks):
         # From here on UMAP finds neighbours by another library.
         umap.UMAP(n_neighbors=5, metric="cosine", n_epochs=1).fit_transform(rng.standard_normal((4100, 8), dtype=np.float32))
-    for file, rows, answer in tasks:
-        x = np.fromfile(file, "<f4").reshape(rows, -1)
+    for file, rows, sizes_file, answer in tasks:
+        x, sizes = np.fromfile(file, "<f4").reshape(rows, -1), np.fromfile(sizes_file, "<u4").astype(int)
         # What an earlier run has freed does not count, and the peak starts anew.
         ctypes.CDLL(None).malloc_trim(0)
         pathlib.Path("/proc/self/clear_refs").write_text("5")
         resident, cpu, began = memory("VmRSS"), cpu_seconds(), time.perf_counter()
-        members = recipe(x)
+        members = recipe(x, sizes)
         took = {"wall": time.perf_counter() - began, "cpu": cpu_seconds() - cpu, "extra": memory("VmHWM") - resident}
         part = pathlib.Path(answer).with_suffix(".part.npz")
         np.savez(part, members=members, load=os.getloadavg()[0], **took)
@@ -229,7 +245,7 @@ def answer_of(cache, a_set, run):
 
 def ask_peer(cache, wanted):
     """Has the recipe run for (set, run) where the cache has no answer."""
-    tasks = [(str(a_set.file), a_set.rows, str(answer_of(cache, a_set, run))) for a_set, run in wanted
+    tasks = [(str(a_set.file), a_set.rows, str(a_set.sizes_file), str(answer_of(cache, a_set, run))) for a_set, run in wanted
              if not answer_of(cache, a_set, run).exists()]
     if tasks:
         (cache / "peer").mkdir(parents=True, exist_ok=True)
