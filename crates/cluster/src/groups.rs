@@ -1,18 +1,13 @@
 //! Groups that are not yet clusters: moving rows to better ones, filling up, and letting rows belong to several.
 
 use crate::limits::Limits;
+use crate::near::{Found, Near};
+use crate::space::Space;
 use crate::vectors::{Vectors, add, dot};
 use graphrag_linear::{Crew, Pace};
-use std::ops::Range;
 
 /// Groups near to a group that its rows may move to or belong to.
 const NEAR: usize = 16;
-
-/// More groups than this are compared only with those of near cells.
-const ALL: usize = 768;
-
-/// Cells whose groups are compared, the group's own among them.
-const NEAR_CELLS: usize = 5;
 
 /// Groups that a row may go to after the first round, its own among them.
 const CHOICES: usize = 6;
@@ -29,14 +24,15 @@ const LEAST_GAIN: f32 = 1e-5;
 /// Rounds of moving rows at most.
 const ROUNDS: usize = 10;
 
+/// Where fewer than one in so many rows have moved, the few that would move yet are left where they are.
+const FEW: usize = 32;
+
 /// Rows in groups, each row in one.
 pub struct Groups<'a> {
     pub vectors: &'a Vectors,
     pub sizes: &'a [u32],
     pub limits: &'a Limits,
     pub rows: Vec<Vec<u32>>,
-    /// The groups of each cell are one after another.
-    pub cells: Vec<Range<usize>>,
     pub tokens: Vec<u64>,
     /// Sums of the rows' vectors, and their squared lengths.
     sums: Vec<f32>,
@@ -48,19 +44,10 @@ impl<'a> Groups<'a> {
         vectors: &'a Vectors,
         sizes: &'a [u32],
         limits: &'a Limits,
-        cells: Vec<Vec<Vec<u32>>>,
+        rows: Vec<Vec<u32>>,
         crew: &Crew,
         tick: &mut dyn FnMut(),
     ) -> Self {
-        let mut start = 0;
-        let ranges = cells
-            .iter()
-            .map(|cell| {
-                start += cell.len();
-                start - cell.len()..start
-            })
-            .collect();
-        let rows = cells.concat();
         let mut sums = vec![0.0; rows.len() * vectors.dim()];
         crew.share(
             tick,
@@ -78,11 +65,14 @@ impl<'a> Groups<'a> {
             limits,
             tokens: rows
                 .iter()
-                .map(|rows| rows.iter().map(|&row| limits.counted(sizes[row as usize])).sum())
+                .map(|rows| {
+                    rows.iter()
+                        .map(|&row| limits.counted(sizes.get(row as usize).copied().unwrap_or(0)))
+                        .sum()
+                })
                 .collect(),
             squares: sums.chunks(vectors.dim()).map(|sum| dot(sum, sum)).collect(),
             rows,
-            cells: ranges,
             sums,
         };
         groups.rows.shrink_to_fit();
@@ -185,61 +175,41 @@ impl<'a> Groups<'a> {
         }
     }
 
-    /// For each group, those whose centres are nearest, without itself.
-    pub fn near(&self, crew: &Crew, tick: &mut dyn FnMut()) -> Vec<Vec<u32>> {
+    /// An index of the groups' centres.
+    pub fn listed(&self, space: &Space, seed: u64, tick: &mut dyn FnMut()) -> Near {
+        let center = |group| {
+            tick();
+            space.project(self.sum(group))
+        };
+        let centers: Vec<Vec<f32>> = (0..self.rows.len()).map(center).collect();
+        Near::new(&centers, seed, tick)
+    }
+
+    /// For each group, those whose centres are nearest, without itself; of many those that are near in the space.
+    pub fn near(&self, space: Option<&Space>, crew: &Crew, tick: &mut dyn FnMut()) -> Vec<Vec<u32>> {
         let dim = self.vectors.dim();
         let scale = |square: f32| if square > 0.0 { square.sqrt().recip() } else { 0.0 };
-        let of_cells: Vec<Vec<u32>> = if self.rows.len() <= ALL {
-            vec![(0..self.cells.len() as u32).collect(); self.cells.len()]
-        } else {
-            let mut sums = vec![vec![0.0; dim]; self.cells.len()];
-            for (sum, cell) in sums.iter_mut().zip(&self.cells) {
-                tick();
-                cell.clone().for_each(|group| add(sum, self.sum(group)));
-            }
-            let scales: Vec<f32> = sums.iter().map(|sum| scale(dot(sum, sum))).collect();
-            let mut near = vec![vec![]; self.cells.len()];
-            crew.share(
-                tick,
-                near.iter_mut().enumerate(),
-                || (),
-                |(), (cell, near), pace| {
-                    pace.step(sums.len() * dim)?;
-                    // The cell itself comes first, whatever the sums' lengths.
-                    let score = |other: usize| match other == cell {
-                        true => f32::INFINITY,
-                        false => dot(&sums[cell], &sums[other]) * scales[other],
-                    };
-                    *near = highest(0..sums.len() as u32, NEAR_CELLS, |other| score(other as usize));
-                    Ok(())
-                },
-            );
-            near
-        };
+        let lists = space.map(|space| (space, self.listed(space, 0, tick)));
         let mut near = vec![vec![]; self.rows.len()];
-        let mut rest = &mut near[..];
-        let mut tasks = Vec::new();
-        for (cell, of_cell) in self.cells.iter().zip(&of_cells) {
-            let (head, tail) = rest.split_at_mut(cell.len());
-            rest = tail;
-            tasks.extend(
-                head.iter_mut()
-                    .zip(cell.clone())
-                    .map(|(near, group)| (near, group, of_cell)),
-            );
-        }
         crew.share(
             tick,
-            tasks.into_iter(),
-            || (),
-            |(), (near, group, cells), pace| {
-                let others = || cells.iter().flat_map(|&cell| self.cells[cell as usize].clone());
-                pace.step(others().count() * dim)?;
-                *near = highest(
-                    others().filter(|&other| other != group).map(|group| group as u32),
-                    NEAR,
-                    |other| dot(self.sum(group), self.sum(other as usize)) * scale(self.squares[other as usize]),
-                );
+            near.iter_mut().enumerate(),
+            Found::default,
+            |found, (group, near), pace| {
+                let score =
+                    |other: u32| dot(self.sum(group), self.sum(other as usize)) * scale(self.squares[other as usize]);
+                let but = |other: &u32| *other as usize != group;
+                *near = match &lists {
+                    Some((space, lists)) => {
+                        pace.step(lists.work(space) + 2 * NEAR * dim)?;
+                        let candidates = lists.best(&space.project(self.sum(group)), 2 * NEAR, found);
+                        highest(candidates.iter().map(|&(_, other)| other).filter(but), NEAR, score)
+                    }
+                    None => {
+                        pace.step(self.rows.len() * dim)?;
+                        highest((0..self.rows.len() as u32).filter(but), NEAR, score)
+                    }
+                };
                 Ok(())
             },
         );
@@ -250,8 +220,8 @@ impl<'a> Groups<'a> {
     ///
     /// The first round looks at all near groups of each row, the others at those few that were best then.
     /// Source: the exchange rule of Hartigan (1975), for directions.
-    pub fn refine(&mut self, crew: &Crew, tick: &mut dyn FnMut()) {
-        let near = self.near(crew, tick);
+    pub fn refine(&mut self, space: Option<&Space>, crew: &Crew, tick: &mut dyn FnMut()) {
+        let near = self.near(space, crew, tick);
         let mut choices: Vec<[u32; CHOICES]> = Vec::new();
         for _ in 0..ROUNDS {
             let wishes = self.wishes(&near, &mut choices, crew, tick);
@@ -267,7 +237,7 @@ impl<'a> Groups<'a> {
                     moved += 1;
                 }
             }
-            if moved * 200 < self.vectors.len() {
+            if moved * FEW < self.vectors.len() {
                 break;
             }
         }

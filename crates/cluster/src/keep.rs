@@ -74,7 +74,7 @@ pub fn keep_up(
     let mut was: Vec<Option<u32>> = (0..before.len() as u32).map(Some).collect();
     let mut changed: Vec<bool> = before.iter().map(|before| before.changed).collect();
 
-    let mut groups = Groups::new(vectors, sizes, limits, vec![own], crew, tick);
+    let mut groups = Groups::new(vectors, sizes, limits, own, crew, tick);
     let (directed, undirected): (Vec<u32>, Vec<u32>) = new.iter().partition(|&&row| vectors.has_direction(row));
     for row in directed {
         tick();

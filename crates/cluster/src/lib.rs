@@ -4,15 +4,17 @@
 #![forbid(unsafe_code)]
 
 pub mod bisect;
-mod cells;
 pub mod greedy;
 mod groups;
 mod halve;
 pub mod keep;
 pub mod limits;
 pub mod mixture;
+mod near;
 mod seeds;
 mod soft;
+mod space;
+mod start;
 pub mod tree;
 pub mod vectors;
 

@@ -20,6 +20,11 @@ pub struct Limits {
 }
 
 impl Limits {
+    pub(crate) const NONE: Self = Self {
+        tokens: u32::MAX,
+        members: usize::MAX,
+    };
+
     /// What a row of `size` tokens counts: at least 1 and at most half of the limit, so that any two rows make a cluster. Of a longer
     /// text no more than that is to be read.
     pub fn counted(&self, size: u32) -> u64 {

@@ -250,7 +250,8 @@ pub fn bytes_needed(leaves: usize, dim: usize, clusters: usize, options: &Option
         // A row: what it may move to, its closeness, its clusters. A cluster: the sum of its vectors, and those near it.
         Method::Bisect => leaves
             .saturating_mul(150)
-            .saturating_add(clusters.saturating_mul(vector.saturating_add(300))),
+            .saturating_add(clusters.saturating_mul(vector.saturating_add(300)))
+            .saturating_add(crate::bisect::bytes_beside(leaves, dim, clusters)),
         Method::Mixture => mixture::bytes_needed(leaves, dim, options.crew.threads.get()),
         // The lists of the nearest rows are never longer than the rows, four seeds at a time.
         Method::Greedy => leaves

@@ -165,10 +165,10 @@ fn wrong_answers_are_errors() {
 fn bytes_are_a_little_more_than_the_vectors() {
     let vectors = 50_000 * 384 * 4;
     for method in [Method::Bisect, Method::Mixture, Method::Greedy] {
-        let options = options(method, 8, None, 2);
-        let needed = bytes_needed(50_000, 384, 50_000 / 8, &options);
+        let options = options(method, 16, None, 2);
+        let needed = bytes_needed(50_000, 384, 50_000 / 16, &options);
         assert!(
-            needed > vectors * 5 / 4 && needed < vectors * 3 / 2,
+            needed > vectors * 9 / 8 && needed < vectors * 3 / 2,
             "{method:?}: {needed} of {vectors}"
         );
         assert_eq!(bytes_needed(usize::MAX, 384, 8, &options), usize::MAX);

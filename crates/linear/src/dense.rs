@@ -28,6 +28,7 @@ pub const ZERO: Lane = Lane([0.0; LANES]);
 type Tile = [[f64; LANES]; LANES];
 
 /// A matrix in blocks of [`LANES`] columns; each block is in one piece, row after row.
+#[derive(Clone)]
 pub struct Blocks {
     pub blocks: Vec<Vec<Lane>>,
     pub rows: usize,
@@ -161,6 +162,23 @@ fn gram_tile(
         }
     }
     Ok(())
+}
+
+/// The products of rows with columns, of which each lane has [`LANES`] of a value for each dimension of the rows.
+pub fn products<const R: usize, const C: usize>(rows: [&[f32]; R], columns: [&[Lane]; C]) -> [[Lane; C]; R] {
+    let dim = rows.iter().map(|row| row.len()).min().unwrap_or_default();
+    let (rows, columns) = (rows.map(|row| &row[..dim]), columns.map(|lanes| &lanes[..dim]));
+    let mut sums = [[ZERO; C]; R];
+    for i in 0..dim {
+        for (sums, row) in sums.iter_mut().zip(rows) {
+            for (sums, columns) in sums.iter_mut().zip(columns) {
+                for (sum, y) in sums.0.iter_mut().zip(&columns[i].0) {
+                    *sum += row[i] * y;
+                }
+            }
+        }
+    }
+    sums
 }
 
 /// The products of up to [`GROUP`] rows with a block of columns.

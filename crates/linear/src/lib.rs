@@ -7,7 +7,7 @@ mod eigen;
 mod square;
 
 pub use crew::{Crew, Pace, Stopped};
-pub use dense::{Blocks, Chunk, LANES, Lane, ZERO};
+pub use dense::{Blocks, Chunk, LANES, Lane, ZERO, products};
 pub use eigen::eigen;
 pub use square::Square;
 
