@@ -8,7 +8,7 @@ use graphrag_mock::{Fault, Faults, Mock};
 use pg_graphrag_tests::{Cluster, Database};
 use postgres::Client;
 
-use crate::models_support::{Running, collection, documents, mock, threads, until};
+use crate::models_support::{Running, collection, documents, mock, threads, until, until_threads_ended};
 use crate::support::{add, one, run};
 
 /// Far below the timeout of the calls, which is two minutes.

@@ -6,7 +6,7 @@ use pg_graphrag_tests::Database;
 use postgres::Client;
 
 use crate::models_support::{
-    EXTRACT, Heard, Running, USAGE, collection, documents, ledger_of, mock, outcome, threads, told, until,
+    EXTRACT, Heard, Running, USAGE, collection, documents, ledger_of, mock, outcome, told, until, until_threads_ended,
 };
 use crate::support::{list, one, rows, run};
 
