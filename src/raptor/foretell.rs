@@ -21,9 +21,9 @@ const LEVELS: usize = 64;
 /// Clusters that an item belongs to, about, where it may belong to several.
 const BELONGINGS: f64 = 1.3;
 
-/// Clusters for each that the limits make necessary: about, of large ones; that many fewer for each item that a cluster holds; at most.
-const GROUPS: f64 = 1.65;
-const FULLER: f64 = 1.3;
+/// Clusters for each that the limits make necessary: about, if they hold many; by how much fewer, times what they hold, if they hold few; at most.
+const GROUPS: f64 = 1.75;
+const FULLER: f64 = 1.5;
 const MOST_GROUPS: f64 = 2.5;
 
 /// The rows of a part of a mixture: about, and at least.
@@ -132,7 +132,7 @@ pub fn foretell(collection: &Collection, uncut: &Texts, expected: &Expected) -> 
     let is_waiting = format!("SELECT EXISTS ({WAITING})");
     let waits: bool = collection.query_one(&is_waiting, &[], |row| row.need(1))?;
     add(collection, &mut trees, uncut, &limits)?;
-    if !waits && trees.values().all(|tree| tree.new == 0) && !crate::refresh::needs_tree(collection)? {
+    if !waits && trees.values().all(|tree| tree.new == 0 || tree.leaves < 2) && !crate::refresh::needs_tree(collection)? {
         return Ok(Vec::new());
     }
     let anew = !is_current(collection)?;
@@ -151,6 +151,8 @@ pub fn foretell(collection: &Collection, uncut: &Texts, expected: &Expected) -> 
         guess(false).add(tree, &mut levels);
         guess(true).add(tree, &mut levels);
     }
+    let last = levels.iter().rposition(|level| level.most > 0.0);
+    levels.truncate(last.map_or(0, |last| last + 1));
     Ok(levels)
 }
 
@@ -344,12 +346,13 @@ impl Guess<'_> {
                 (changed, rows.new.min(changed) + REGION * (changed / STEADY).ceil())
             }
             false => {
-                // Several may come to the same cluster, or to one that is written anew all the same.
-                let hit = |rows: f64| match standing > 0.0 {
-                    true => (standing - anew) * (1.0 - (-rows / standing).exp()),
+                // A changed text comes back to where it was, which is written anew all the same. Of others, several may come to one cluster.
+                let others = (rows.new - anew).max(0.0) + rows.changed;
+                let hit = match standing > 0.0 {
+                    true => (standing - anew) * (1.0 - (-others / standing).exp()),
                     false => 0.0,
                 };
-                (anew + hit(rows.new + rows.changed), rows.new * standing / rows.count.max(1.0))
+                (anew + hit, rows.new * standing / rows.count.max(1.0))
             }
         };
         let asked = match self.most {
