@@ -68,8 +68,18 @@ fn estimate(name: Option<&str>) -> Result<Vec<EstimateRow>> {
     for (level, parts) in (1..).zip(levels) {
         rows.push(row(&collection, "tree", Some(level), parts)?);
     }
-    rows.push(row(&collection, "extract", None, extract(&collection, waiting.blocks)?)?);
-    rows.push(row(&collection, "reports", None, reports(&collection, waiting.blocks)?)?);
+    rows.push(row(
+        &collection,
+        "extract",
+        None,
+        extract(&collection, waiting.blocks)?,
+    )?);
+    rows.push(row(
+        &collection,
+        "reports",
+        None,
+        reports(&collection, waiting.blocks)?,
+    )?);
     Ok(rows)
 }
 

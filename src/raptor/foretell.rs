@@ -18,8 +18,9 @@ use crate::model::lsa;
 /// Levels that are looked at: each has at most half as many items as the one below.
 const LEVELS: usize = 64;
 
-/// Clusters that an item belongs to, about, where it may belong to several.
+/// Clusters that an item belongs to where it may belong to several: about, and at most of a few of them together.
 const BELONGINGS: f64 = 1.3;
+const MOST_BELONGINGS: f64 = 1.5;
 
 /// Clusters for each that the limits make necessary: about, if they hold many; by how much fewer, times what they hold, if they hold few; at most.
 const GROUPS: f64 = 1.75;
@@ -105,7 +106,9 @@ impl Expected {
 fn is_current(collection: &Collection) -> Result<bool> {
     let sql = "SELECT value::text FROM {s}.setting WHERE key = 'step.tree'";
     let noted: Option<String> = collection.query(sql, &[], |row| row.get(1))?.pop().flatten();
-    let noted: Value = noted.and_then(|text| serde_json::from_str(&text).ok()).unwrap_or_default();
+    let noted: Value = noted
+        .and_then(|text| serde_json::from_str(&text).ok())
+        .unwrap_or_default();
     let limits = Shape::of_last(collection)?.limits(collection);
     let is_less = |key: &str, limit: usize| noted[key].as_u64().is_some_and(|before| (limit as u64) < before);
     if is_less("cluster_tokens", limits.tokens as usize) || is_less("cluster_members", limits.members) {
@@ -116,7 +119,9 @@ fn is_current(collection: &Collection) -> Result<bool> {
     }
     // A model that cannot be looked up is told of by the refresh.
     let now = plan::identity(collection).map(hex);
-    Ok(noted["written_by"].as_str().is_none_or(|before| now.is_ok_and(|now| now == before)))
+    Ok(noted["written_by"]
+        .as_str()
+        .is_none_or(|before| now.is_ok_and(|now| now == before)))
 }
 
 /// The form in which the settings have an identity.
@@ -132,7 +137,8 @@ pub fn foretell(collection: &Collection, uncut: &Texts, expected: &Expected) -> 
     let is_waiting = format!("SELECT EXISTS ({WAITING})");
     let waits: bool = collection.query_one(&is_waiting, &[], |row| row.need(1))?;
     add(collection, &mut trees, uncut, &limits)?;
-    if !waits && trees.values().all(|tree| tree.new == 0 || tree.leaves < 2) && !crate::refresh::needs_tree(collection)? {
+    if !waits && trees.values().all(|tree| tree.new == 0 || tree.leaves < 2) && !crate::refresh::needs_tree(collection)?
+    {
         return Ok(Vec::new());
     }
     let anew = !is_current(collection)?;
@@ -212,7 +218,9 @@ fn add(collection: &Collection, trees: &mut HashMap<String, Tree>, uncut: &Texts
             );
             collection.stream(&sql, &[hashes.into(), partition.as_str().into()], |row| {
                 let hash: Vec<u8> = row.need(1)?;
-                let size = <[u8; 32]>::try_from(hash.as_slice()).ok().and_then(|hash| texts.get(&hash));
+                let size = <[u8; 32]>::try_from(hash.as_slice())
+                    .ok()
+                    .and_then(|hash| texts.get(&hash));
                 known += 1;
                 tokens -= size.map_or(0, |&size| limits.counted(size as u32) as i64);
                 Ok(())
@@ -259,20 +267,19 @@ impl Guess<'_> {
         let is_busy = tree.new > 0 || tree.levels.is_empty() || tree.levels.iter().any(|level| level.1 > 0.0);
         for at in 0..self.levels {
             let (standing, anew) = tree.levels.get(at).copied().unwrap_or_default();
+            let clusters = self.clusters(&rows);
             let belongings = match self.method {
                 Method::Greedy => 1.0,
+                _ if clusters.max(standing) < 2.0 => 1.0,
                 _ => BELONGINGS,
             };
-            let clusters = self.clusters(&rows);
             // A text that several leaves have is summarised even where it is the only one.
             let whole = match rows.count < 2.0 {
                 true => f64::from(at == 0 && rows.count == 1.0 && tree.leaves > 1),
                 false => clusters.min((rows.count / 2.0).floor()),
             };
-            let is_afresh = standing == 0.0
-                || rows.new > NEW * rows.count
-                || self.method == Method::Greedy && is_busy;
-            let kept = self.kept(&rows, standing, anew, clusters);
+            let is_afresh = standing == 0.0 || rows.new > NEW * rows.count || self.method == Method::Greedy && is_busy;
+            let kept = self.kept(at, &rows, (standing, anew), clusters);
             let (asked, next) = match is_afresh {
                 true if self.most => (whole.max(kept.0), clusters.max(kept.1.count)),
                 true => (whole, clusters),
@@ -315,7 +322,9 @@ impl Guess<'_> {
     /// Clusters that rows make, with one of a single row.
     fn clusters(&self, rows: &Rows) -> f64 {
         let members = self.limits.members as f64;
-        let room = (f64::from(self.limits.tokens) / rows.size.max(1.0)).min(members).max(2.0);
+        let room = (f64::from(self.limits.tokens) / rows.size.max(1.0))
+            .min(members)
+            .max(2.0);
         let needed = rows.count / room;
         let clusters = match self.method {
             Method::Greedy => rows.count / members,
@@ -338,16 +347,20 @@ impl Guess<'_> {
     }
 
     /// What is asked where clusters are kept, and the rows of the next level.
-    fn kept(&self, rows: &Rows, standing: f64, anew: f64, clusters: f64) -> (f64, Rows) {
+    fn kept(&self, at: usize, rows: &Rows, (standing, anew): (f64, f64), clusters: f64) -> (f64, Rows) {
         let (changed, cut) = match self.most {
             true => {
-                // Each row that comes may bring its cluster over the limits, one that goes may leave another alone, and a row has two clusters.
-                let changed = standing.min(anew + (anew / 4.0).ceil() + rows.new + 2.0 * rows.changed);
-                (changed, rows.new.min(changed) + REGION * (changed / STEADY).ceil())
+                // Each row that comes may bring its cluster over the limits, one that goes may leave another alone.
+                let changed =
+                    standing.min(anew + (anew / 4.0).ceil() + rows.new + (MOST_BELONGINGS * rows.changed).ceil());
+                // Summaries move less than leaves come and go: few are cut, and fewer are divided anew.
+                let calm = if at == 0 { 1.0 } else { 0.5 };
+                let cut = rows.new.min(changed) + REGION * (changed / STEADY).ceil();
+                (changed, (calm * cut).ceil())
             }
             false => {
                 // A changed text comes back to where it was, which is written anew all the same. Of others, several may come to one cluster.
-                let others = (rows.new - anew).max(0.0) + rows.changed;
+                let others = (rows.new - anew).max(0.0) + BELONGINGS * rows.changed;
                 let hit = match standing > 0.0 {
                     true => (standing - anew) * (1.0 - (-others / standing).exp()),
                     false => 0.0,

@@ -6,7 +6,8 @@ use graphrag_mock::Mock;
 use pg_graphrag_tests::Database;
 
 use crate::models_support::{
-    EXTRACT, Heard, Running, asked_once, collection, documents, ledger_of, mock, status, told, until, until_threads_ended,
+    EXTRACT, Heard, Running, asked_once, collection, documents, ledger_of, mock, status, told, until,
+    until_threads_ended,
 };
 use crate::support::{add, failure, one, refused, run};
 
