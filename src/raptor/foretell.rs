@@ -73,11 +73,13 @@ struct Tree {
 /// How summaries are to be expected.
 pub struct Expected {
     /// Tokens of one, as seen so far.
-    pub seen: Option<f64>,
+    seen: Option<f64>,
     /// As it should be.
     told: f64,
     /// At most.
     most: f64,
+    /// Whether those that stand would be written alike today.
+    is_current: bool,
 }
 
 impl Expected {
@@ -85,7 +87,8 @@ impl Expected {
     pub fn of(collection: &Collection, answered: Option<f64>) -> Result<Expected> {
         let options = &collection.options;
         let sql = "SELECT avg(token_count)::float8 FROM {s}.node WHERE level > 0 AND text <> ''";
-        let standing: Option<f64> = match is_current(collection)? {
+        let is_current = is_current(collection)?;
+        let standing: Option<f64> = match is_current {
             true => collection.query_one(sql, &[], |row| row.get(1))?,
             false => None,
         };
@@ -98,6 +101,7 @@ impl Expected {
                 true => told,
                 false => LONGER * seen.unwrap_or(told).max(told),
             },
+            is_current,
         })
     }
 }
@@ -141,10 +145,9 @@ pub fn foretell(collection: &Collection, uncut: &Texts, expected: &Expected) -> 
     {
         return Ok(Vec::new());
     }
-    let anew = !is_current(collection)?;
     let mut levels = Vec::new();
     for tree in trees.values_mut() {
-        if anew {
+        if !expected.is_current {
             tree.levels.clear();
         }
         let guess = |most| Guess {
@@ -165,13 +168,15 @@ pub fn foretell(collection: &Collection, uncut: &Texts, expected: &Expected) -> 
 /// The trees that stand.
 fn read(collection: &Collection, limits: &Limits) -> Result<HashMap<String, Tree>> {
     let mut trees: HashMap<String, Tree> = HashMap::new();
-    // Whether there is a vector shows without reading it.
+    // Whether there is a vector shows without reading it. Joins go on where there is no memory for what waits; NOT IN would look through all of it
+    // for each leaf.
     let sql = format!(
         "SELECT partition, count(*), sum(tokens)::bigint, count(*) FILTER (WHERE NOT is_in), sum(leaves)::bigint FROM \
            (SELECT partition, text_hash, greatest(least(max(token_count), $1), 1) AS tokens, count(*) AS leaves, \
                    bool_or(EXISTS (SELECT FROM {{s}}.node_child c WHERE c.child_id = n.id)) AS is_in \
-            FROM {{s}}.node n WHERE level = 0 AND document_id NOT IN ({WAITING}) \
-              AND (embedding IS NOT NULL OR id IN (SELECT key::bigint FROM {{s}}.change WHERE \"table\" = 'node')) \
+            FROM {{s}}.node n LEFT JOIN (SELECT DISTINCT key::bigint AS id FROM {{s}}.change WHERE \"table\" = 'node') v USING (id) \
+            WHERE level = 0 AND (embedding IS NOT NULL OR v.id IS NOT NULL) \
+              AND NOT EXISTS (SELECT FROM ({WAITING}) w (id) WHERE w.id = n.document_id) \
             GROUP BY 1, 2) t GROUP BY 1"
     );
     collection.stream(&sql, &[(limits.tokens as i32 / 2).into()], |row| {
@@ -213,8 +218,8 @@ fn add(collection: &Collection, trees: &mut HashMap<String, Tree>, uncut: &Texts
         if tree.texts > 0 {
             let hashes: Vec<Vec<u8>> = texts.keys().map(|hash| hash.to_vec()).collect();
             let sql = format!(
-                "SELECT DISTINCT text_hash FROM {{s}}.node WHERE level = 0 AND text_hash = ANY ($1) AND partition = $2 \
-                   AND document_id NOT IN ({WAITING})"
+                "SELECT DISTINCT text_hash FROM {{s}}.node n WHERE level = 0 AND text_hash = ANY ($1) AND partition = $2 \
+                   AND NOT EXISTS (SELECT FROM ({WAITING}) w (id) WHERE w.id = n.document_id)"
             );
             collection.stream(&sql, &[hashes.into(), partition.as_str().into()], |row| {
                 let hash: Vec<u8> = row.need(1)?;
