@@ -104,8 +104,8 @@ COMMENT ON FUNCTION @extschema@.rag_usage(text) IS
 Columns: step, calls (items asked), prompt_tokens and completion_tokens (as the model counts them, else estimated; NULL of functions), cost (by the prices of the server; NULL without any), failed, repaired (replies that had to be mended to be read).';
 
 COMMENT ON FUNCTION @extschema@.rag_estimate(text) IS
-'What the next refresh would ask of models if it did all steps, before it does: calls are items (texts, clusters, blocks, communities). What is built in asks nothing.
-Columns: step, calls, calls_high (at most, where it depends on answers that are not there yet), prompt_tokens, completion_tokens (of calls; from what was seen so far once one in a hundred is done), cost (by the prices of the server; NULL without any).';
+'What the next refresh would ask of models if it did all steps, before it does: calls are items (texts, clusters, blocks, communities). What is built in asks nothing, nor do clusters of the tree that have not changed.
+Columns: step, level (of the tree, a row for each; NULL for other steps and for a tree that asks nothing), calls, calls_high (at most, where it depends on how texts group and on answers that are not there yet), prompt_tokens, completion_tokens (of calls; from what was seen so far once one in a hundred is done), cost (by the prices of the server; NULL without any).';
 
 COMMENT ON FUNCTION @extschema@.rag_health(text) IS
 'Whether extensions, models, indexes and triggers of a collection work. An embedder gets one word; another server is asked for the list of its models, which costs nothing.

@@ -7,8 +7,8 @@ LANGUAGE c STABLE COST 1000 ROWS 5 AS 'MODULE_PATHNAME', 'rag_usage_wrapper';
 
 CREATE FUNCTION @extschema@.rag_estimate(collection text)
 RETURNS TABLE (
-    step text, calls bigint, calls_high bigint, prompt_tokens bigint, completion_tokens bigint, cost numeric)
-LANGUAGE c STABLE COST 100000 ROWS 4 AS 'MODULE_PATHNAME', 'rag_estimate_wrapper';
+    step text, level int, calls bigint, calls_high bigint, prompt_tokens bigint, completion_tokens bigint, cost numeric)
+LANGUAGE c STABLE COST 100000 ROWS 7 AS 'MODULE_PATHNAME', 'rag_estimate_wrapper';
 
 CREATE FUNCTION @extschema@.rag_health(collection text)
 RETURNS TABLE (part text, state text, detail text)

@@ -9,6 +9,10 @@ use crate::pg::tick;
 use crate::progress::Progress;
 use crate::{graph, search};
 
+/// Selects the documents that wait to be cut.
+pub const WAITING: &str = "SELECT key::bigint FROM {s}.change WHERE \"table\" = 'document' \
+                           UNION ALL SELECT id FROM {s}.document WHERE body_hash = ''";
+
 /// Documents of one pass over pending changes.
 const PASS: usize = 500;
 

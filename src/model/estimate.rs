@@ -11,10 +11,11 @@ use sha2::{Digest, Sha256};
 use super::{Embedder, Form, Model, Role, Server, prompts};
 use crate::collection::Collection;
 use crate::error::{Result, sql};
+use crate::ingest::WAITING;
 use crate::pg::tick;
-use crate::raptor::Shape;
+use crate::raptor::foretell::{self, Expected, Texts};
 
-type EstimateRow = (String, i64, i64, i64, i64, Option<AnyNumeric>);
+type EstimateRow = (String, Option<i32>, i64, i64, i64, i64, Option<AnyNumeric>);
 
 /// SQL: `rag_estimate(collection)`.
 #[pg_extern(sql = false)]
@@ -25,6 +26,7 @@ fn rag_estimate(
         'static,
         (
             name!(step, String),
+            name!(level, Option<i32>),
             name!(calls, i64),
             name!(calls_high, i64),
             name!(prompt_tokens, i64),
@@ -52,73 +54,103 @@ struct Asks {
     completion_tokens: i64,
 }
 
+/// What a step, or a level of the tree, would ask of each model.
+type Parts<'a> = Vec<(&'a Model, Asks)>;
+
 fn estimate(name: Option<&str>) -> Result<Vec<EstimateRow>> {
     let collection = Collection::read(name)?;
-    let waiting = uncut(&collection)?;
-    let mut rows = Vec::new();
-    for step in ["embed", "tree", "extract", "reports"] {
-        let parts = match step {
-            "embed" => embed(&collection, waiting.0)?,
-            "tree" => tree(&collection, waiting.0)?,
-            "extract" => extract(&collection, waiting.1)?,
-            _ => reports(&collection, waiting.1)?,
-        };
-        let mut sum = Asks::default();
-        let mut cost: Option<f64> = None;
-        for (model, asks) in parts {
-            sum.calls += asks.calls;
-            sum.calls_high += asks.calls_high;
-            sum.prompt_tokens += asks.prompt_tokens;
-            sum.completion_tokens += asks.completion_tokens;
-            if let Some(part) = price(&collection, model, &asks)? {
-                cost = Some(cost.unwrap_or(0.0) + part);
-            }
-        }
-        // Of what cannot be foretold the cost is not nothing.
-        let known = sum.calls > 0 || sum.calls_high == 0;
-        let cost = cost
-            .filter(|_| known)
-            .map(|cost| AnyNumeric::try_from((cost * 1e6).round() / 1e6))
-            .transpose();
-        rows.push((
-            step.to_owned(),
-            sum.calls,
-            sum.calls_high,
-            sum.prompt_tokens,
-            sum.completion_tokens,
-            cost.ok().flatten(),
-        ));
+    let waiting = Uncut::read(&collection)?;
+    let mut rows = vec![row(&collection, "embed", None, embed(&collection, waiting.leaves)?)?];
+    let levels = tree(&collection, &waiting.texts)?;
+    if levels.is_empty() {
+        rows.push(row(&collection, "tree", None, Vec::new())?);
     }
+    for (level, parts) in (1..).zip(levels) {
+        rows.push(row(&collection, "tree", Some(level), parts)?);
+    }
+    rows.push(row(
+        &collection,
+        "extract",
+        None,
+        extract(&collection, waiting.blocks)?,
+    )?);
+    rows.push(row(
+        &collection,
+        "reports",
+        None,
+        reports(&collection, waiting.blocks)?,
+    )?);
     Ok(rows)
 }
 
-/// The leaves and blocks of the documents that wait to be cut: they are cut here, in memory.
-fn uncut(collection: &Collection) -> Result<(Load, Load)> {
-    let (mut leaves, mut blocks) = (Load::default(), Load::default());
-    let mut seen = HashSet::new();
-    let sql = "SELECT d.format, d.body FROM {s}.document d \
-               WHERE d.id IN (SELECT key::bigint FROM {s}.change WHERE \"table\" = 'document') OR d.body_hash = ''";
-    collection.stream(sql, &[], |row| {
-        let format = if row.need::<String>(1)? == "text" {
-            Format::Text
-        } else {
-            Format::Markdown
-        };
-        let body: String = row.need(2)?;
-        for block in chunk::chunk(&body, format, &collection.options.chunk, &mut tick) {
-            blocks.items += 1;
-            blocks.tokens += block.token_count as i64;
-            for leaf in block.leaves {
-                // Equal texts are asked once.
-                if seen.insert(Sha256::digest(&body[leaf.bytes])) {
-                    leaves.items += 1;
-                    leaves.tokens += leaf.token_count as i64;
+fn row(collection: &Collection, step: &str, level: Option<i32>, parts: Parts) -> Result<EstimateRow> {
+    let mut sum = Asks::default();
+    let mut cost: Option<f64> = None;
+    for (model, asks) in parts {
+        sum.calls += asks.calls;
+        sum.calls_high += asks.calls_high;
+        sum.prompt_tokens += asks.prompt_tokens;
+        sum.completion_tokens += asks.completion_tokens;
+        if let Some(part) = price(collection, model, &asks)? {
+            cost = Some(cost.unwrap_or(0.0) + part);
+        }
+    }
+    // Of what cannot be foretold the cost is not nothing.
+    let known = sum.calls > 0 || sum.calls_high == 0;
+    let cost = cost
+        .filter(|_| known)
+        .map(|cost| AnyNumeric::try_from((cost * 1e6).round() / 1e6))
+        .transpose();
+    Ok((
+        step.to_owned(),
+        level,
+        sum.calls,
+        sum.calls_high,
+        sum.prompt_tokens,
+        sum.completion_tokens,
+        cost.ok().flatten(),
+    ))
+}
+
+/// What the documents that wait to be cut come to: they are cut here, in memory.
+#[derive(Default)]
+struct Uncut {
+    leaves: Load,
+    blocks: Load,
+    /// The leaves again, each partition's alone.
+    texts: Texts,
+}
+
+impl Uncut {
+    fn read(collection: &Collection) -> Result<Uncut> {
+        let mut uncut = Uncut::default();
+        let mut seen = HashSet::new();
+        let sql = format!("SELECT d.format, d.body, d.partition FROM {{s}}.document d WHERE d.id IN ({WAITING})");
+        collection.stream(&sql, &[], |row| {
+            let format = if row.need::<String>(1)? == "text" {
+                Format::Text
+            } else {
+                Format::Markdown
+            };
+            let body: String = row.need(2)?;
+            let texts = uncut.texts.entry(row.need(3)?).or_default();
+            for block in chunk::chunk(&body, format, &collection.options.chunk, &mut tick) {
+                uncut.blocks.items += 1;
+                uncut.blocks.tokens += block.token_count as i64;
+                for leaf in block.leaves {
+                    // Equal texts are asked once.
+                    let hash: [u8; 32] = Sha256::digest(&body[leaf.bytes]).into();
+                    texts.insert(hash, leaf.token_count as i64);
+                    if seen.insert(hash) {
+                        uncut.leaves.items += 1;
+                        uncut.leaves.tokens += leaf.token_count as i64;
+                    }
                 }
             }
-        }
-        Ok(())
-    })?;
-    Ok((leaves, blocks))
+            Ok(())
+        })?;
+        Ok(uncut)
+    }
 }
 
 fn load(collection: &Collection, sql: &str) -> Result<Load> {
@@ -146,7 +178,7 @@ fn asked(embedder: &Embedder) -> &Model {
     &embedder.outside().unwrap_or(&embedder.parts[0]).model
 }
 
-fn embed(collection: &Collection, uncut: Load) -> Result<Vec<(&Model, Asks)>> {
+fn embed(collection: &Collection, uncut: Load) -> Result<Parts<'_>> {
     let options = &collection.options;
     let (model, standing) = match &options.next_embedder {
         Some(next) => {
@@ -180,71 +212,30 @@ fn asks(model: &Model, calls: i64, calls_high: i64, prompt_tokens: i64, completi
     }
 }
 
-/// Summaries and their vectors. The greedy method makes clusters of one size, so that their number is known; the others make as many as what
-/// belongs together lets them. How long the summaries come out is not known.
-fn tree(collection: &Collection, uncut: Load) -> Result<Vec<(&Model, Asks)>> {
+/// Summaries and their vectors, level by level.
+fn tree<'a>(collection: &'a Collection, uncut: &Texts) -> Result<Vec<Parts<'a>>> {
     let options = &collection.options;
-    let sql = "SELECT partition, count(*), sum(token_count)::bigint FROM {s}.node WHERE level = 0 GROUP BY 1";
-    let mut partitions: Vec<Load> = collection.query(sql, &[], |row| {
-        Ok(Load {
-            items: row.need(2)?,
-            tokens: row.need(3)?,
-        })
-    })?;
-    let sql = "SELECT EXISTS (SELECT FROM {s}.change WHERE \"table\" = 'node')";
-    let unembedded: bool = collection.query_one(sql, &[], |row| row.need(1))?;
-    if unembedded || uncut.items > 0 || crate::refresh::needs_tree(collection)? {
-        partitions.push(uncut);
-    } else {
-        partitions.clear();
+    let summarizer = &options.summarizer;
+    let embedder = asked(options.next_embedder.as_ref().unwrap_or(&options.embedder));
+    if summarizer.is_built_in() && embedder.is_built_in() {
+        return Ok(Vec::new());
     }
-    let shape = Shape::of_last(collection)?;
-    let overhead = tokens_of(&prompts::summarize(&options.summarizer, options, &[]));
-    let of_passage = tokens::count("<passage n=\"1\">\n\n</passage>\n") as i64;
-    let first: i64 = partitions
-        .iter()
-        .map(|load| shape.clusters(collection, load.items, load.tokens))
-        .sum();
-    let seen = observed(collection, "tree", Role::Summarizer, first)?;
-    let summary = seen.map_or(options.summary_tokens as f64, |(_, completion)| completion);
-    let mut summaries = Asks::default();
-    let mut vectors = Asks::default();
-    for load in partitions {
-        let (mut items, mut tokens) = (load.items, load.tokens as f64);
-        for _ in 0..shape.max_levels.unwrap_or(64) {
-            let parents = shape.clusters(collection, items, tokens as i64);
-            if parents == 0 {
-                break;
-            }
-            let read = shape.belongings();
-            summaries.calls += parents;
-            summaries.prompt_tokens +=
-                (tokens * read) as i64 + parents * overhead + (items as f64 * read) as i64 * of_passage;
-            summaries.completion_tokens += (parents as f64 * summary) as i64;
-            vectors.calls += parents;
-            vectors.prompt_tokens += (parents as f64 * summary) as i64;
-            items = parents;
-            tokens = items as f64 * summary;
-        }
-    }
-    // A summary that is repeated, or has no vector, may shift the levels above the first; clusters that are not of one size may be more.
-    let of = |model, total: Asks| {
-        let unsure = match shape.is_sure() {
-            true => total.calls - first.min(total.calls),
-            false => total.calls / 2,
-        };
-        asks(
-            model,
-            total.calls,
-            total.calls + unsure,
-            total.prompt_tokens,
-            total.completion_tokens,
-        )
-    };
-    Ok(vec![
-        (&options.summarizer, of(&options.summarizer, summaries)),
-        (asked(&options.embedder), of(asked(&options.embedder), vectors)),
-    ])
+    let answered = observed(collection, "tree", Role::Summarizer, 0)?.map(|(_, completion)| completion);
+    let expected = Expected::of(collection, answered)?;
+    let overhead = tokens_of(&prompts::summarize(summarizer, options, &[])) as f64;
+    let of_passage = tokens::count("<passage n=\"1\">\n\n</passage>\n") as f64;
+    let levels = foretell::foretell(collection, uncut, &expected)?;
+    let parts = levels.into_iter().map(|level| {
+        let calls = level.summaries.round() as i64;
+        let high = calls.max(level.most.ceil() as i64);
+        let written = level.written as i64;
+        let read = level.tokens + level.summaries * overhead + level.children * of_passage;
+        vec![
+            (summarizer, asks(summarizer, calls, high, read as i64, written)),
+            (embedder, asks(embedder, calls, high, written, 0)),
+        ]
+    });
+    Ok(parts.collect())
 }
 
 fn tokens_of(request: &serde_json::Value) -> i64 {
@@ -254,7 +245,7 @@ fn tokens_of(request: &serde_json::Value) -> i64 {
 }
 
 /// Without an answer yet, an extraction is taken to be half as long as what it reads, and long enough for one relation.
-fn extract(collection: &Collection, uncut: Load) -> Result<Vec<(&Model, Asks)>> {
+fn extract(collection: &Collection, uncut: Load) -> Result<Parts<'_>> {
     let options = &collection.options;
     let model = &options.extractor;
     let sql = "SELECT count(*), coalesce(sum(token_count), 0)::bigint FROM {s}.block \
@@ -280,7 +271,7 @@ fn extract(collection: &Collection, uncut: Load) -> Result<Vec<(&Model, Asks)>> 
 
 /// Communities are known when all blocks are read; until then their number lies between those that there are and what
 /// the blocks that were read let expect, at most one a block.
-fn reports(collection: &Collection, uncut: Load) -> Result<Vec<(&Model, Asks)>> {
+fn reports(collection: &Collection, uncut: Load) -> Result<Parts<'_>> {
     let options = &collection.options;
     let sql = "SELECT (SELECT count(*) FROM {s}.community WHERE stale AND size > 1), (SELECT count(*) FROM {s}.community WHERE size > 1), \
                  (SELECT count(*) FROM {s}.block), (SELECT count(DISTINCT key) FROM {s}.change WHERE \"table\" = 'block'), \

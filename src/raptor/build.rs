@@ -7,7 +7,7 @@ use pgrx::prelude::*;
 use serde_json::json;
 
 use super::plan::{self, Plan, Size};
-use super::write;
+use super::{foretell, write};
 use crate::collection::Collection;
 use crate::error::{Error, Result, in_range, required, sql};
 use crate::model::{Asking, Ledger, lsa, trouble};
@@ -151,35 +151,6 @@ impl Shape {
         }
     }
 
-    /// About how many clusters of two and more so many items of so many tokens make; of the greedy method, exactly.
-    pub fn clusters(&self, collection: &Collection, items: i64, tokens: i64) -> i64 {
-        let limits = self.limits(collection);
-        let members = limits.members as i64;
-        match self.method {
-            _ if items < 2 => 0,
-            Method::Greedy => items / members + i64::from(items % members > 1),
-            _ if items <= members && tokens <= i64::from(limits.tokens) => 1,
-            _ => {
-                let size = Size {
-                    partition: String::new(),
-                    leaves: items,
-                    tokens,
-                };
-                size.clusters(self.method, &limits).max(1) as i64
-            }
-        }
-    }
-
-    /// Whether the number of clusters is known before they are made.
-    pub fn is_sure(&self) -> bool {
-        self.method == Method::Greedy
-    }
-
-    /// Clusters that an item belongs to, about.
-    pub fn belongings(&self) -> f64 {
-        if self.is_sure() { 1.0 } else { 1.3 }
-    }
-
     /// Plans the trees of all partitions and, if no answer is missing, puts them in the place of the old ones.
     ///
     /// With `keep`, clusters stay as they are but for leaves that have come and gone.
@@ -226,7 +197,11 @@ impl Shape {
                 .iter()
                 .find(|method| method.1 == self.method)
                 .map(|method| method.0);
-            let shape = json!({"method": method, "max_levels": self.max_levels, "cluster_size": self.cluster_size, "seed": self.seed});
+            let shape = json!({
+                "method": method, "max_levels": self.max_levels, "cluster_size": self.cluster_size, "seed": self.seed,
+                "cluster_tokens": options.limits.tokens, "cluster_members": options.limits.members,
+                "written_by": foretell::hex(plan::identity(collection)?),
+            });
             collection.note_step("tree", Some(&collection.options.summarizer.text), shape)?;
         } else {
             ledger.drop_unwanted()?;

@@ -478,7 +478,7 @@ impl Planner<'_, '_> {
 }
 
 /// The summarizer and what it is told beside the texts: what it writes from the same texts is the same as long as this is.
-fn identity(collection: &Collection) -> Result<Vec<u8>> {
+pub fn identity(collection: &Collection) -> Result<Vec<u8>> {
     let options = &collection.options;
     let model = &options.summarizer;
     let told = match model.is_built_in() {

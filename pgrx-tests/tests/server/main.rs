@@ -24,6 +24,7 @@ mod models_crash;
 mod models_embedder;
 mod models_estimate;
 mod models_failures;
+mod models_foretold;
 mod models_forgetting;
 mod models_forms;
 mod models_functions;

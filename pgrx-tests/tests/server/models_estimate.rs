@@ -58,7 +58,7 @@ fn corpus(client: &mut Client, copies: usize) {
 
 /// Calls, calls at most, and tokens of a step, as they are foretold; or without the calls at most, as they were.
 fn foretold(client: &mut Client, step: &str) -> (i64, i64, i64) {
-    let sql = "SELECT calls, calls_high, prompt_tokens FROM rag_estimate('kb') WHERE step = $1";
+    let sql = "SELECT sum(calls)::bigint, sum(calls_high)::bigint, sum(prompt_tokens)::bigint FROM rag_estimate('kb') WHERE step = $1";
     let row = client.query_one(sql, &[&step]).expect("an estimate");
     (row.get(0), row.get(1), row.get(2))
 }

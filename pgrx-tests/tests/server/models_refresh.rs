@@ -309,7 +309,7 @@ fn models_refresh_ends_with_its_collection_or_its_server() {
         };
         assert!(expected, "{change}: {ended}");
         run(&mut session, "SELECT 1");
-        until_threads_ended(pid, &change);
+        until_threads_ended(pid, change);
         let locks = "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' \
                      AND database = (SELECT oid FROM pg_database WHERE datname = current_database())";
         assert_eq!(one::<i64>(&mut client, locks), 0, "{change}");
