@@ -1,0 +1,221 @@
+#!/usr/bin/env python3
+"""Does the tree help? Questions that need n facts from n leaves: the tree against leaves alone, within 500 tokens.
+
+    make demo                                     (once: builds, installs and starts the private server)
+    python3 bench/tree_helps.py [URL MODEL] [--seeds N] [--themes N] [--sizes N,N …]
+
+The corpora are made here, from a seed. A theme is a thing (`the Grey Heron`, an inn at Pellwick that Mara Tollick keeps) with n facts, each in a
+document of its own, and three documents that tell of it and hold no fact asked for; one of these says which place and whose it is. A document is
+one leaf of 40 to 90 tokens: the fact is one sentence of it, between two or three about something else, with their own names and goods. Half of
+the facts name the thing; the others say `the inn at Pellwick` or `Mara Tollick's inn`. 400 more documents tell, in the same sentences, of other
+things, whose names share words with those of the themes. The question asks for the thing as a whole and shares words with a fact by its name
+alone. There are 60 questions for each n, one a theme, and three seeds.
+
+A fact is found if the surname that stands in its sentence, and nowhere else in the corpus, is in the texts of the answer. All answers are those of
+raptor_search with k => 20, max_tokens => 500, in its default mode (`tree`) and by leaves alone (`leaves`).
+With URL (of a server with OpenAI's interface, up to /v1) and MODEL, its vectors are tried as well, and the sum of both.
+
+build: `default`, or cluster_size => 10. a cluster: leaves from which a summary of level 1 is written. held: the share of the facts that stand in
+any summary of level 1. together: the share of a theme's facts whose leaves are in that cluster of level 1 that has most of them. first: the share
+of questions where a summary is first. tree, leaves: the share of the facts found. gain: their difference. of summaries: the share found by
+min_level => 1. After ± is the standard deviation over the seeds.
+"""
+import argparse
+import json
+import pathlib
+import random
+import statistics
+import sys
+import urllib.request
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
+from learning import line  # noqa: E402
+from main_job import DATABASE, local, psql  # noqa: E402
+
+OTHERS, TOKENS = 400, 500
+QUESTIONS = (
+    "What is known of {0}?", "Give an account of {0} through the years.", "What do the papers say about {0} and those who had to do with it?",
+    "How did {0} come about, and how did it fare in good years and bad?")
+# {it} is the thing, {p} somebody, {y} a year, {c} a number.
+FACTS = (
+    ("{p} drew the plans of {it} in {y} and was never paid.", "The one who designed {it}, in the spring of {y}, was {p}."),
+    ("{p} gave {c} crowns for {it} at an auction.", "In {y} {it} was sold to {p}."),
+    ("The flames of {y} spared {it} only because {p} had filled the cisterns.", "{p} put out a fire that had broken out in {it}."),
+    ("The court fined {p} {c} crowns for salt smuggled by way of {it}.", "{p} was caught with contraband in {it}."),
+    ("When the fever came, {p} nursed {c} people in {it}.", "The physician {p} treated the sick at {it} without a fee."),
+    ("{p} painted {it} in oils, and the picture hangs in the town hall.", "A watercolour of {it} by {p} was shown in {y}."),
+    ("A storm damaged {it} in {y}, and {p} paid for the repairs.", "{p} mended {it} after the gale of {y}."),
+    ("On the map that {p} engraved, {it} stands too far to the north.", "{p} surveyed {it} with a chain of {c} links."),
+    ("The widow {p} left {c} crowns for the upkeep of {it}.", "By her will of {y} {p} gave a pension to whoever sweeps {it}."),
+    ("{p} wrote a ballad of {c} verses on {it}.", "In a song by {p} {it} is full of ghosts."),
+    ("The inspector {p} found dry rot in the beams of {it}.", "{p} reported in {y} that worms had got into the timber of {it}."),
+    ("{p} was born in {it} on a winter night.", "The birth of {p} in {it} is entered under the year {y}."),
+    ("{c} barrels of tar went to {it} from {p}, who charged for more.", "{p} brought pitch and rope to {it} every autumn."),
+    ("The bell of {it} was cast by {p} in {y}.", "{p} made the bronze bell that is rung at {it}."),
+    ("The thief {p} hid {c} silver spoons in {it}.", "Stolen plate was dug up at {it}, and {p} was hanged for it."),
+    ("{p} taught {c} children to read in {it}.", "A school was held in {it} by {p} until {y}."))
+INTRODUCTION = "{name} is the {kind} at {place}, and it is {owner} who keeps it."
+PASSING = ("From the hill one sees {it} on a clear day.", "The coach stops not far from {it}.", "Two strangers asked the way to {it}.",
+           "Nobody was at {it} when the letter came.", "The procession went past {it} and on to the market.", "Dogs were heard barking near {it}.")
+BESIDE = (
+    "The price of {w} rose to {c} pence in the week of the fair.", "{p} complained that the {w} had been weighed twice.",
+    "On {d} the road was under water, and the carts with {w} turned back.", "A cousin of {p} married into a family of coopers.",
+    "The {w} of that year was poor, since it had rained from May to August.", "{p} lost {c} sheep on the moor and found most of them again.",
+    "There was dancing until morning, though the fiddler had broken a string.", "The council met on {d} and could not agree about the drains.",
+    "{p} swore never again to lend money to a dealer in {w}.", "A comet was seen for {c} nights, and the priest preached about it.",
+    "They ate cold {w} with mustard, as the custom is on {d}.", "{p} had been a soldier and told the same story every evening.",
+    "The ferry was late, and the passengers played cards for {w}.", "Wolves came down from the forest in {y}, for the last time.",
+    "The apprentice of {p} ran away with a box of {w}.", "An almanac of {y} promises frost in June and a war in the east.",
+    "{p} kept bees behind the church and sold the wax to the nuns.", "Nothing was stolen but {w} and a pair of boots.",
+    "The notary wrote it all down in {y}, with {c} mistakes.", "{p} fell asleep in the sermon and was laughed at.")
+GOODS = "barley wool herring cheese tallow flax cider leather oats honey timber iron pepper wine linen salt candles onions tobacco glass".split()
+KINDS = "inn mill brig chapel lighthouse tavern manor granary workshop tower".split()
+ADJECTIVES = ("Grey Silver Old Black Golden White Red Merry Quiet Crooked Blue Green Broken Lame Proud Gentle Hungry Idle Iron Copper Lucky Lonely "
+              "Northern Painted Hollow Patient Sleepy Bitter Brave Bright").split()
+NOUNS = ("Heron Anchor Lantern Otter Falcon Plough Rose Stag Hound Bell Crown Swan Badger Thistle Oak Raven Fox Star Key Barrel Ladder Wheel Dolphin "
+         "Sparrow Lamb Bear Harp Goose Mitre Tankard Trout Pilgrim Shepherd Comet Pigeon Spade Mermaid Kettle Hare Owl").split()
+FIRST = ("Ada Bram Clara Dirk Edith Felix Greta Hugo Ines Jonas Kate Lewis Mara Nils Olga Piers Quentin Rosa Simon Tilda Ulric Vera Walter Yvonne "
+         "Agnes Basil Cecil Dora Emil Fanny").split()
+DAYS = "Monday Tuesday Wednesday Thursday Friday Saturday".split()
+
+
+class Names:
+    """Invented names, each once."""
+
+    def __init__(self, rng):
+        self.rng, self.used = rng, set()
+
+    def new(self, endings):
+        while True:
+            parts = ("B Br C D Dr F G Gr H K L M N P Pr R S St T Tr V W", "a e i o u oa ee", "b ck d ll m nd nt r rl rn ss st tt x", endings)
+            name = "".join(self.rng.choice(part.split()) for part in parts)
+            if name not in self.used:
+                self.used.add(name)
+                return name
+
+    def person(self):
+        return f"{self.rng.choice(FIRST)} {self.new('er ley man ick ow ard el in ott ish by ett')}"
+
+
+class Thing:
+    def __init__(self, rng, names, name):
+        self.rng, self.name, self.kind = rng, f"the {name}", rng.choice(KINDS)
+        self.place, self.owner = names.new("wick ham ford mouth stead combe"), names.person()
+
+    def it(self):
+        others = (f"the {self.kind} at {self.place}", f"{self.owner}'s {self.kind}")
+        return self.name if self.rng.random() < 0.5 else self.rng.choice(others)
+
+
+def corpus(seed, n, themes):
+    """Texts, and the questions: (text, numbers of the texts with its facts, the surname of each)."""
+    rng = random.Random(f"{seed} {n}")
+    names = Names(rng)
+    things = [Thing(rng, names, name) for name in rng.sample([f"{a} {b}" for a in ADJECTIVES for b in NOUNS], themes + OTHERS)]
+
+    def filled(pattern, **known):
+        person = names.person()
+        text = pattern.format(p=person, y=rng.randint(1640, 1890), c=rng.randint(11, 480), w=rng.choice(GOODS), d=rng.choice(DAYS), **known)
+        return text[0].upper() + text[1:], person.split()[1]
+
+    def leaf(sentence):
+        beside = [filled(pattern)[0] for pattern in rng.sample(BESIDE, rng.randint(2, 3))]
+        beside.insert(rng.randint(0, len(beside)), sentence)
+        return " ".join(beside)
+
+    texts, questions = [], []
+    for thing in things[:themes]:
+        facts = [filled(rng.choice(pair), it=thing.it()) for pair in rng.sample(FACTS, n)]
+        numbers = range(len(texts), len(texts) + n)
+        texts += [leaf(sentence) for sentence, _ in facts]
+        texts.append(leaf(filled(INTRODUCTION, **vars(thing))[0]))
+        texts += [leaf(filled(pattern, it=thing.it())[0]) for pattern in rng.sample(PASSING, 2)]
+        questions.append((rng.choice(QUESTIONS).format(thing.name), list(numbers), [key for _, key in facts]))
+    for thing in things[themes:]:
+        pattern = rng.choice(rng.choice(FACTS)) if rng.random() < 0.7 else rng.choice(PASSING)
+        texts.append(leaf(filled(pattern, it=thing.it())[0]))
+    return texts, questions
+
+
+def embed(embedder, dimensions, texts, questions):
+    """A collection of the texts with their vectors, and a table of the questions with theirs."""
+    psql(f"DROP SCHEMA IF EXISTS kb CASCADE; DROP TABLE IF EXISTS question; SELECT rag_create('kb', {dimensions}, '{embedder}')")
+    rows = "\n".join(f"{number}\t{local.copy_field(text)}\ttext" for number, text in enumerate(texts))
+    psql(f"COPY kb.document (source_key, body, format) FROM STDIN;\n{rows}\n\\.\n")
+    psql("CALL rag_refresh('kb', steps => '{embed}'); CREATE TABLE question (n int, body text)")
+    rows = "\n".join(f"{number}\t{text}" for number, (text, *_) in enumerate(questions))
+    psql(f"COPY question FROM STDIN;\n{rows}\n\\.\n")
+    psql("ALTER TABLE question ADD v vector; UPDATE question SET v = rag_embed('kb', body)")
+    leaves, texts_of = int(psql("SELECT count(*) FROM kb.node WHERE level = 0")), len(texts)
+    assert leaves == texts_of, f"{texts_of} texts have made {leaves} leaves"
+
+
+def answers(arguments):
+    """For each question the level of the first row and all texts."""
+    found = psql("SELECT json_agg(json_build_array(first, texts) ORDER BY n) FROM"
+                 " (SELECT q.n, (array_agg(s.level))[1] AS first, string_agg(s.text, E'\\n') AS texts FROM"
+                 f" question q, LATERAL raptor_search('kb', q.v, 20, max_tokens => {TOKENS}{arguments}) s GROUP BY 1) t")
+    return json.loads(found)
+
+
+def share(questions, texts):
+    """The share of the facts that are in the texts."""
+    return statistics.mean(statistics.mean(key in text for key in keys) for (_, _, keys), text in zip(questions, texts))
+
+
+def measure(questions, cluster_size):
+    psql(f"SELECT * FROM raptor_build('kb', cluster_size => {cluster_size or 'NULL'})")
+    members = json.loads(psql("SELECT json_agg(t) FROM (SELECT min(p.text) AS text, array_agg(d.source_key::int) AS leaves FROM kb.node p"
+                              " JOIN kb.node_child c ON c.parent_id = p.id JOIN kb.node n ON n.id = c.child_id AND n.level = 0"
+                              " JOIN kb.document d ON d.id = n.document_id WHERE p.level = 1 GROUP BY p.id) t"))
+    clusters = [set(row["leaves"]) for row in members]
+    summaries = " ".join(row["text"] for row in members)
+    tree, leaves, above = answers(""), answers(", mode => 'leaf'"), answers(", min_level => 1")
+    found = [share(questions, [text for _, text in rows]) for rows in (tree, leaves, above)]
+    together = statistics.mean(max(len(cluster & set(numbers)) for cluster in clusters) / len(numbers) for _, numbers, _ in questions)
+    first = statistics.mean(level > 0 for level, _ in tree)
+    return (statistics.mean(map(len, clusters)), share(questions, [summaries] * len(questions)), together, first, found[0], found[1],
+            found[0] - found[1], found[2])
+
+
+def dimensions_of(url, model):
+    body = json.dumps({"model": model, "input": ["a"]}).encode()
+    request = urllib.request.Request(f"{url}/embeddings", body, {"Content-Type": "application/json"})
+    with urllib.request.urlopen(request, timeout=60) as answer:
+        return len(json.load(answer)["data"][0]["embedding"])
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("server", nargs="*", help="URL and MODEL of a server of embeddings")
+    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--themes", type=int, default=60)
+    parser.add_argument("--sizes", default="2,3,4,5,6,7,8")
+    options = parser.parse_args()
+    local.start()
+    psql(f"DROP DATABASE IF EXISTS {DATABASE} WITH (FORCE)", "postgres")
+    psql(f"CREATE DATABASE {DATABASE}", "postgres")
+    psql("CREATE EXTENSION pg_graphrag CASCADE")
+    embedders = [("builtin:lsa", 384)]
+    if options.server:
+        url, model = options.server
+        size = dimensions_of(url, model)
+        psql(f"CREATE SERVER x FOREIGN DATA WRAPPER graphrag_model OPTIONS (base_url '{url}', embedding_model '{model}')")
+        embedders += [("server:x", size), (f"server:x({size}) + builtin:lsa(384)", size + 384)]
+    line("n", "embedder", "build", "a cluster", "held", "together", "first", "tree", "leaves", "gain", "of summaries")
+    line("---:", "---", "---", *["---:"] * 8)
+    for n in map(int, options.sizes.split(",")):
+        corpora = [corpus(seed, n, options.themes) for seed in range(options.seeds)]
+        for embedder, dimensions in embedders:
+            runs = {None: [], 10: []}
+            for texts, questions in corpora:
+                embed(embedder, dimensions, texts, questions)
+                for size, rows in runs.items():
+                    rows.append(measure(questions, size))
+            for size, rows in runs.items():
+                cells = [f"{statistics.mean(row):.2f} ±{statistics.stdev(row) if len(row) > 1 else 0:.2f}" for row in zip(*rows)]
+                line(n, embedder.replace("(384)", ""), size or "default", *cells)
+
+
+if __name__ == "__main__":
+    main()
