@@ -6,10 +6,11 @@
 
 The corpora are made here, from a seed. A theme is a thing (`the Grey Heron`, an inn at Pellwick that Mara Tollick keeps) with n facts, each in a
 document of its own, and three documents that tell of it and hold no fact asked for; one of these says which place and whose it is. A document is
-one leaf of 40 to 90 tokens: the fact is one sentence of it, between two or three about something else, with their own names and goods. Half of
-the facts name the thing; the others say `the inn at Pellwick` or `Mara Tollick's inn`. 400 more documents tell, in the same sentences, of other
-things, whose names share words with those of the themes. The question asks for the thing as a whole and shares words with a fact by its name
-alone. There are 60 questions for each n, one a theme, and three seeds.
+one leaf of 40 to 90 tokens: one sentence of it is the fact, two or three are about something else. What these are made of are 25 words of
+the theme and the names of its four people or, with --loose, the words of all themes and names that stand there alone. Half of the facts name
+the thing; the others say `the inn at Pellwick` or `Mara Tollick's inn`. 100 more themes, with four documents each, use the same sentences, and the
+names of their things share words with those asked for. The question asks for the thing as a whole, and shares words with a fact by its name
+alone. There are 60 questions for each n, one a theme.
 
 A fact is found if the surname that stands in its sentence, and nowhere else in the corpus, is in the texts of the answer. All answers are those of
 raptor_search with k => 20, max_tokens => 500, in its default mode (`tree`) and by leaves alone (`leaves`).
@@ -32,7 +33,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
 from learning import line  # noqa: E402
 from main_job import DATABASE, local, psql  # noqa: E402
 
-OTHERS, TOKENS = 400, 500
+OTHERS, TOKENS = 100, 500
 QUESTIONS = (
     "What is known of {0}?", "Give an account of {0} through the years.", "What do the papers say about {0} and those who had to do with it?",
     "How did {0} come about, and how did it fare in good years and bad?")
@@ -57,18 +58,19 @@ FACTS = (
 INTRODUCTION = "{name} is the {kind} at {place}, and it is {owner} who keeps it."
 PASSING = ("From the hill one sees {it} on a clear day.", "The coach stops not far from {it}.", "Two strangers asked the way to {it}.",
            "Nobody was at {it} when the letter came.", "The procession went past {it} and on to the market.", "Dogs were heard barking near {it}.")
-BESIDE = (
-    "The price of {w} rose to {c} pence in the week of the fair.", "{p} complained that the {w} had been weighed twice.",
-    "On {d} the road was under water, and the carts with {w} turned back.", "A cousin of {p} married into a family of coopers.",
-    "The {w} of that year was poor, since it had rained from May to August.", "{p} lost {c} sheep on the moor and found most of them again.",
-    "There was dancing until morning, though the fiddler had broken a string.", "The council met on {d} and could not agree about the drains.",
-    "{p} swore never again to lend money to a dealer in {w}.", "A comet was seen for {c} nights, and the priest preached about it.",
-    "They ate cold {w} with mustard, as the custom is on {d}.", "{p} had been a soldier and told the same story every evening.",
-    "The ferry was late, and the passengers played cards for {w}.", "Wolves came down from the forest in {y}, for the last time.",
-    "The apprentice of {p} ran away with a box of {w}.", "An almanac of {y} promises frost in June and a war in the east.",
-    "{p} kept bees behind the church and sold the wax to the nuns.", "Nothing was stolen but {w} and a pair of boots.",
-    "The notary wrote it all down in {y}, with {c} mistakes.", "{p} fell asleep in the sermon and was laughed at.")
-GOODS = "barley wool herring cheese tallow flax cider leather oats honey timber iron pepper wine linen salt candles onions tobacco glass".split()
+# What else stands in a leaf: somebody did something to a thing some time. The words are a few of these for each theme or, with --loose, any.
+BESIDE = tuple(words.split("|") for words in (
+    "carpenter|weaver|sexton|midwife|tinker|baker|widow|beggar|sailor|notary|shoemaker|goatherd|miner|hunter|smith|potter|clerk|tailor|nephew"
+    "|gardener|surgeon|printer|fiddler|juggler|cooper|glazier|groom|monk|poacher|ropemaker",
+    "mended|sold|borrowed|dropped|praised|measured|lost|washed|bought|counted|polished|described|wrapped|lifted|traded|admired|broke|weighed|found"
+    "|cursed|sketched|returned|buried|pawned|auctioned|inherited|guarded|unpacked|refused|sharpened|varnished|dragged|tested|forgot|chained|boiled",
+    "rusty|narrow|spotted|wooden|crumpled|wet|heavy|cheap|foreign|stolen|square|woollen|dusty|smoked|yellow|tiny|curved|sour|loud|cracked",
+    "saddle|fiddle|ladle|mirror|carpet|hammer|basket|compass|drum|candlestick|cradle|bucket|necklace|coat|hymnbook|telescope|clock|sledge|chisel"
+    "|goose-quill|cape|wheelbarrow|hatchet|teapot|bonnet|lute|trunk|pillow|scythe|padlock|stove|violin|chessboard|puppet|vase|birdcage|sieve|pump",
+    "before breakfast|near the orchard|without a word|during the harvest|behind the stables|for a wager|in the rain|at half price|by mistake"
+    "|after the funeral|under a hedge|at midnight|in front of witnesses|with great care|on the way to church|for the third time|across the river"
+    "|in a bad temper|out of pity|during the eclipse|at the crossroads|against all advice|on horseback|next to the well|in the cellar"))
+OWN, CAST = 5, 3
 KINDS = "inn mill brig chapel lighthouse tavern manor granary workshop tower".split()
 ADJECTIVES = ("Grey Silver Old Black Golden White Red Merry Quiet Crooked Blue Green Broken Lame Proud Gentle Hungry Idle Iron Copper Lucky Lonely "
               "Northern Painted Hollow Patient Sleepy Bitter Brave Bright").split()
@@ -101,13 +103,14 @@ class Thing:
     def __init__(self, rng, names, name):
         self.rng, self.name, self.kind = rng, f"the {name}", rng.choice(KINDS)
         self.place, self.owner = names.new("wick ham ford mouth stead combe"), names.person()
+        self.words, self.cast = [rng.sample(words, OWN) for words in BESIDE], [self.owner, *(names.person() for _ in range(CAST))]
 
     def it(self):
         others = (f"the {self.kind} at {self.place}", f"{self.owner}'s {self.kind}")
         return self.name if self.rng.random() < 0.5 else self.rng.choice(others)
 
 
-def corpus(seed, n, themes):
+def corpus(seed, n, themes, loose):
     """Texts, and the questions: (text, numbers of the texts with its facts, the surname of each)."""
     rng = random.Random(f"{seed} {n}")
     names = Names(rng)
@@ -115,25 +118,27 @@ def corpus(seed, n, themes):
 
     def filled(pattern, **known):
         person = names.person()
-        text = pattern.format(p=person, y=rng.randint(1640, 1890), c=rng.randint(11, 480), w=rng.choice(GOODS), d=rng.choice(DAYS), **known)
+        text = pattern.format(p=person, y=rng.randint(1640, 1890), c=rng.randint(11, 480), **known)
         return text[0].upper() + text[1:], person.split()[1]
 
-    def leaf(sentence):
-        beside = [filled(pattern)[0] for pattern in rng.sample(BESIDE, rng.randint(2, 3))]
+    def leaf(thing, sentence):
+        beside = []
+        for _ in range(rng.randint(2, 3)):
+            who, did, how, what, when = map(rng.choice, BESIDE if loose else thing.words)
+            who = rng.choice(("{p}" if loose else rng.choice(thing.cast), f"a {who}"))
+            beside.append(filled(f"{who} {did} a {how} {what} {when}.")[0])
         beside.insert(rng.randint(0, len(beside)), sentence)
         return " ".join(beside)
 
     texts, questions = [], []
-    for thing in things[:themes]:
-        facts = [filled(rng.choice(pair), it=thing.it()) for pair in rng.sample(FACTS, n)]
-        numbers = range(len(texts), len(texts) + n)
-        texts += [leaf(sentence) for sentence, _ in facts]
-        texts.append(leaf(filled(INTRODUCTION, **vars(thing))[0]))
-        texts += [leaf(filled(pattern, it=thing.it())[0]) for pattern in rng.sample(PASSING, 2)]
-        questions.append((rng.choice(QUESTIONS).format(thing.name), list(numbers), [key for _, key in facts]))
-    for thing in things[themes:]:
-        pattern = rng.choice(rng.choice(FACTS)) if rng.random() < 0.7 else rng.choice(PASSING)
-        texts.append(leaf(filled(pattern, it=thing.it())[0]))
+    for number, thing in enumerate(things):
+        is_asked = number < themes
+        facts = [filled(rng.choice(pair), it=thing.it()) for pair in rng.sample(FACTS, n if is_asked else 2)]
+        if is_asked:
+            question = rng.choice(QUESTIONS).format(thing.name)
+            questions.append((question, list(range(len(texts), len(texts) + n)), [key for _, key in facts]))
+        rest = [filled(INTRODUCTION, **vars(thing))] + [filled(pattern, it=thing.it()) for pattern in rng.sample(PASSING, 2 if is_asked else 1)]
+        texts += [leaf(thing, sentence) for sentence, _ in facts + rest]
     return texts, questions
 
 
@@ -153,8 +158,8 @@ def embed(embedder, dimensions, texts, questions):
 def answers(arguments):
     """For each question the level of the first row and all texts."""
     found = psql("SELECT json_agg(json_build_array(first, texts) ORDER BY n) FROM"
-                 " (SELECT q.n, (array_agg(s.level))[1] AS first, string_agg(s.text, E'\\n') AS texts FROM"
-                 f" question q, LATERAL raptor_search('kb', q.v, 20, max_tokens => {TOKENS}{arguments}) s GROUP BY 1) t")
+                 " (SELECT q.n, (array_agg(s.level ORDER BY rank))[1] AS first, string_agg(s.text, E'\\n') AS texts FROM question q, LATERAL"
+                 f" (SELECT row_number() OVER () AS rank, * FROM raptor_search('kb', q.v, 20, max_tokens => {TOKENS}{arguments})) s GROUP BY 1) t")
     return json.loads(found)
 
 
@@ -190,6 +195,7 @@ def main():
     parser.add_argument("server", nargs="*", help="URL and MODEL of a server of embeddings")
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--themes", type=int, default=60)
+    parser.add_argument("--loose", action="store_true", help="leaves of a theme share its names alone")
     parser.add_argument("--sizes", default="2,3,4,5,6,7,8")
     options = parser.parse_args()
     local.start()
@@ -205,7 +211,7 @@ def main():
     line("n", "embedder", "build", "a cluster", "held", "together", "first", "tree", "leaves", "gain", "of summaries")
     line("---:", "---", "---", *["---:"] * 8)
     for n in map(int, options.sizes.split(",")):
-        corpora = [corpus(seed, n, options.themes) for seed in range(options.seeds)]
+        corpora = [corpus(seed, n, options.themes, options.loose) for seed in range(options.seeds)]
         for embedder, dimensions in embedders:
             runs = {None: [], 10: []}
             for texts, questions in corpora:
