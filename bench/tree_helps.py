@@ -16,12 +16,14 @@ A fact is found if the surname that stands in its sentence, and nowhere else in 
 raptor_search with k => 20, max_tokens => 500, in its default mode (`tree`) and by leaves alone (`leaves`).
 With URL (of a server with OpenAI's interface, up to /v1) and MODEL, its vectors are tried as well, and the sum of both.
 
-build: `default`, or cluster_size => 10. a cluster: leaves from which a summary of level 1 is written. held: the share of the facts that stand in
-any summary of level 1. together: the share of a theme's facts whose leaves are in that cluster of level 1 that has most of them. first: the share
-of questions where a summary is first. tree, leaves: the share of the facts found. gain: their difference. of summaries: the share found by
-min_level => 1. After ± is the standard deviation over the seeds.
+build: `default`; cluster_size => 10; or `by theme`, the default with partition_by the theme, which is a tree whose clusters are perfect.
+a cluster: leaves from which a summary of level 1 is written. held: the share of the facts that stand in any summary of level 1. together: the share
+of a theme's facts whose leaves are in that cluster of level 1 that has most of them. first: the share of questions where a summary is first. tree,
+leaves: the share of the facts found. gain: their difference. of summaries: the share found by min_level => 1. After ± is the standard deviation
+over the seeds.
 """
 import argparse
+import collections
 import json
 import pathlib
 import random
@@ -111,7 +113,7 @@ class Thing:
 
 
 def corpus(seed, n, themes, loose):
-    """Texts, and the questions: (text, numbers of the texts with its facts, the surname of each)."""
+    """Texts with the numbers of their themes; and the questions: (text, numbers of the texts with its facts, the surname of each)."""
     rng = random.Random(f"{seed} {n}")
     names = Names(rng)
     things = [Thing(rng, names, name) for name in rng.sample([f"{a} {b}" for a in ADJECTIVES for b in NOUNS], themes + OTHERS)]
@@ -138,21 +140,22 @@ def corpus(seed, n, themes, loose):
             question = rng.choice(QUESTIONS).format(thing.name)
             questions.append((question, list(range(len(texts), len(texts) + n)), [key for _, key in facts]))
         rest = [filled(INTRODUCTION, **vars(thing))] + [filled(pattern, it=thing.it()) for pattern in rng.sample(PASSING, 2 if is_asked else 1)]
-        texts += [leaf(thing, sentence) for sentence, _ in facts + rest]
+        texts += [(leaf(thing, sentence), number) for sentence, _ in facts + rest]
     return texts, questions
 
 
-def embed(embedder, dimensions, texts, questions):
+def embed(embedder, dimensions, texts, questions, by):
     """A collection of the texts with their vectors, and a table of the questions with theirs."""
-    psql(f"DROP SCHEMA IF EXISTS kb CASCADE; DROP TABLE IF EXISTS question; SELECT rag_create('kb', {dimensions}, '{embedder}')")
-    rows = "\n".join(f"{number}\t{local.copy_field(text)}\ttext" for number, text in enumerate(texts))
-    psql(f"COPY kb.document (source_key, body, format) FROM STDIN;\n{rows}\n\\.\n")
+    psql(f"DROP SCHEMA IF EXISTS kb CASCADE; DROP TABLE IF EXISTS question; "
+         f"SELECT rag_create('kb', {dimensions}, '{embedder}', partition_by => '{by}')")
+    rows = "\n".join(f'{number}\t{local.copy_field(text)}\ttext\t{{"theme": {theme}}}' for number, (text, theme) in enumerate(texts))
+    psql(f"COPY kb.document (source_key, body, format, metadata) FROM STDIN;\n{rows}\n\\.\n")
     psql("CALL rag_refresh('kb', steps => '{embed}'); CREATE TABLE question (n int, body text)")
     rows = "\n".join(f"{number}\t{text}" for number, (text, *_) in enumerate(questions))
     psql(f"COPY question FROM STDIN;\n{rows}\n\\.\n")
     psql("ALTER TABLE question ADD v vector; UPDATE question SET v = rag_embed('kb', body)")
-    leaves, texts_of = int(psql("SELECT count(*) FROM kb.node WHERE level = 0")), len(texts)
-    assert leaves == texts_of, f"{texts_of} texts have made {leaves} leaves"
+    leaves = int(psql("SELECT count(*) FROM kb.node WHERE level = 0"))
+    assert leaves == len(texts), f"{len(texts)} texts have made {leaves} leaves"
 
 
 def answers(arguments):
@@ -169,7 +172,7 @@ def share(questions, texts):
 
 
 def measure(questions, cluster_size):
-    psql(f"SELECT * FROM raptor_build('kb', cluster_size => {cluster_size or 'NULL'})")
+    psql(f"SELECT * FROM raptor_build('kb', cluster_size => {cluster_size})")
     members = json.loads(psql("SELECT json_agg(t) FROM (SELECT min(p.text) AS text, array_agg(d.source_key::int) AS leaves FROM kb.node p"
                               " JOIN kb.node_child c ON c.parent_id = p.id JOIN kb.node n ON n.id = c.child_id AND n.level = 0"
                               " JOIN kb.document d ON d.id = n.document_id WHERE p.level = 1 GROUP BY p.id) t"))
@@ -213,14 +216,15 @@ def main():
     for n in map(int, options.sizes.split(",")):
         corpora = [corpus(seed, n, options.themes, options.loose) for seed in range(options.seeds)]
         for embedder, dimensions in embedders:
-            runs = {None: [], 10: []}
+            runs = collections.defaultdict(list)
             for texts, questions in corpora:
-                embed(embedder, dimensions, texts, questions)
-                for size, rows in runs.items():
-                    rows.append(measure(questions, size))
-            for size, rows in runs.items():
+                for by, builds in (("{}", ("default", "10")), ("{theme}", ("by theme",))):
+                    embed(embedder, dimensions, texts, questions, by)
+                    for build in builds:
+                        runs[build].append(measure(questions, "10" if build == "10" else "NULL"))
+            for build, rows in runs.items():
                 cells = [f"{statistics.mean(row):.2f} ±{statistics.stdev(row) if len(row) > 1 else 0:.2f}" for row in zip(*rows)]
-                line(n, embedder.replace("(384)", ""), size or "default", *cells)
+                line(n, embedder.replace("(384)", ""), build, *cells)
 
 
 if __name__ == "__main__":
