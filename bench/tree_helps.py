@@ -2,11 +2,11 @@
 """Does the tree help? Questions that need n facts from n leaves: the tree against leaves alone, within 500 tokens.
 
     make demo                                     (once: builds, installs and starts the private server)
-    python3 bench/tree_helps.py [URL MODEL] [--seeds N] [--themes N] [--sizes N,N …]
+    python3 bench/tree_helps.py [URL MODEL] [--loose] [--seeds N] [--themes N] [--sizes N,N …]
 
 The corpora are made here, from a seed. A theme is a thing (`the Grey Heron`, an inn at Pellwick that Mara Tollick keeps) with n facts, each in a
 document of its own, and three documents that tell of it and hold no fact asked for; one of these says which place and whose it is. A document is
-one leaf of 40 to 90 tokens: one sentence of it is the fact, two or three are about something else. What these are made of are 25 words of
+one leaf of 25 to 60 tokens: one sentence of it is the fact, two or three are about something else. What these are made of are 25 words of
 the theme and the names of its four people or, with --loose, the words of all themes and names that stand there alone. Half of the facts name
 the thing; the others say `the inn at Pellwick` or `Mara Tollick's inn`. 100 more themes, with four documents each, use the same sentences, and the
 names of their things share words with those asked for. The question asks for the thing as a whole, and shares words with a fact by its name
