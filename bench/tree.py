@@ -6,7 +6,8 @@
     python3 bench/tree.py [N …] [FOLDER]       (1000, 10000 and 100000 documents)
 
 The documents are those of learning.py: the synopsis of a package with one paragraph of its description, each text once, in the order of their
-SHA-256. With leaf_tokens of 4,000 each is one leaf. Where there are fewer than N, all are taken; a FOLDER is read as there.
+SHA-256. With leaf_tokens of 4,000 each is one leaf, but for a few that are longer. Where there are fewer than N, all are taken; a FOLDER is read
+as there. levels: of summaries.
 
 The documents are there, and nothing of them is cut (inline_rows of 0): one call of raptor_build does all of it, in one transaction. It runs with
 max_parallel_maintenance_workers = 0, on one thread and in one process, so that the CPU seconds are all that were used, the index's as well.
@@ -33,7 +34,7 @@ from main_job import DATABASE, local, psql, session  # noqa: E402
 
 STEPS = ("prepare", "read", "cluster", "summarise", "embed", "write", "index")
 SETTINGS = """'{"leaf_tokens": 4000, "block_tokens": 8000, "inline_rows": 0}'"""
-BUILD = f"""SET max_parallel_maintenance_workers = 0; SET graphrag.build_memory = '8GB';
+BUILD = f"""SET max_parallel_maintenance_workers = 0;
 SELECT clock_timestamp() AS began, {CPU} AS cpu \\gset
 SET client_min_messages = debug1;
 SELECT * FROM raptor_build('kb');

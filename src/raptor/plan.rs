@@ -292,7 +292,6 @@ impl Summarize for Planner<'_, '_> {
         if self.ledger.waiting > waiting {
             return Err(Stop::Waiting);
         }
-        step_ends("summarise");
         for part in summaries.chunks_mut(BATCH) {
             let mut new: Vec<&mut Summary> = part.iter_mut().filter(|summary| summary.kept.is_none()).collect();
             self.embed(&mut new)?;
@@ -340,6 +339,7 @@ impl Planner<'_, '_> {
         self.keep(level, &mut summaries)?;
         let mut new: Vec<&mut Summary> = summaries.iter_mut().filter(|summary| summary.kept.is_none()).collect();
         self.write_new(&mut new)?;
+        step_ends("summarise");
         Ok(summaries)
     }
 
