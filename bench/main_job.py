@@ -34,10 +34,15 @@ def passages(folder):
         yield str(path.relative_to(folder)), path.stem, path.read_text("utf-8", "replace").replace("\0", ""), formats[path.suffix]
 
 
-def psql(sql, database=DATABASE):
+def session(sql, database=DATABASE):
+    """Runs SQL in a session of its own; answers what psql wrote and what it was told beside it."""
     answer = local.run([*local.psql_command(database), "-X", "-q", "-At", "-v", "ON_ERROR_STOP=1"], input=sql, text=True,
                        capture_output=True, env={**local.os.environ, "PGOPTIONS": "-c client_min_messages=warning"})
-    return answer.stdout.strip()
+    return answer.stdout.strip(), answer.stderr
+
+
+def psql(sql, database=DATABASE):
+    return session(sql, database)[0]
 
 
 def step(name, sql, rows):

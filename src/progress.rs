@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use pgrx::notice;
+use pgrx::{debug1, notice};
 
 const EVERY: Duration = Duration::from_secs(10);
 
@@ -20,6 +20,14 @@ impl Progress {
             self.0 = Instant::now();
         }
     }
+}
+
+/// Says at DEBUG1 that a step of a tree ends here, and what this backend with its threads has used of the processor until now.
+pub fn step_ends(step: &str) {
+    let mut used = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: `used` is a plain value that the call fills.
+    unsafe { libc::clock_gettime(libc::CLOCK_PROCESS_CPUTIME_ID, &mut used) };
+    debug1!("tree: {step} until {}.{:09} CPU seconds", used.tv_sec, used.tv_nsec);
 }
 
 /// A number and what is counted: `1 block`, `2 blocks`.

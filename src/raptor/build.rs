@@ -12,7 +12,7 @@ use crate::collection::Collection;
 use crate::error::{Error, Result, in_range, required, sql};
 use crate::model::{Asking, Ledger, lsa, trouble};
 use crate::pg::threads;
-use crate::progress::count;
+use crate::progress::{count, step_ends};
 use crate::{ingest, refresh, search};
 
 /// SQL: `raptor_build(collection, method, max_levels, cluster_size, seed)`.
@@ -53,12 +53,15 @@ fn raptor(
         .transpose()?;
     let learns = lsa::may_learn(&Collection::write(name)?)?;
     let collection = Collection::build_with_models(name, learns)?;
+    step_ends("begin");
     ingest::take_up(&collection)?;
+    step_ends("cut");
     if learns {
         refresh::learn_if_due(&collection)?;
     }
     let leaf_calls = ingest::embed_all_leaves(&collection)?;
     collection.analyze(&["node"])?;
+    step_ends("learn");
     let shape = Shape {
         method,
         max_levels,
@@ -191,7 +194,9 @@ impl Shape {
             let sql = "UPDATE {s}.model_call SET finished_at = clock_timestamp() \
                        WHERE step = 'tree' AND status = 'done' AND finished_at IS NULL";
             collection.execute(sql, &[])?;
+            step_ends("write");
             search::ensure_index(collection, "node")?;
+            step_ends("index");
             collection.analyze(&["node", "node_child", "node_source"])?;
             let method = METHODS
                 .iter()

@@ -14,7 +14,7 @@ use crate::error::{Error, Result};
 use crate::model::embed::{self, Text};
 use crate::model::{self, Answer, Item, Ledger, lsa, prompts};
 use crate::pg::{memory, tick, vector};
-use crate::progress::Progress;
+use crate::progress::{Progress, step_ends};
 
 /// What a leaf costs beside its vector: its id and hash, and its document in the lists of the levels above.
 const BYTES_PER_LEAF: usize = 250;
@@ -162,6 +162,7 @@ pub fn plan(
     drop(known);
     let leaves = Vectors::new(dimensions, data, &mut tick).map_err(|e| Error::internal(e.to_string()))?;
     let count = leaves.len();
+    step_ends("read");
     let mut grouping = Progress::start();
     let mut tick = || {
         tick();
@@ -273,6 +274,7 @@ impl Summarize for Planner<'_, '_> {
         clusters: &[Vec<Child>],
         was: &[Option<u32>],
     ) -> std::result::Result<Vec<Written>, Stop> {
+        step_ends("cluster");
         let before = self.ledger.calls;
         let waiting = self.ledger.waiting;
         let mut summaries = Vec::with_capacity(clusters.len());
@@ -294,6 +296,7 @@ impl Summarize for Planner<'_, '_> {
             let mut new: Vec<&mut Summary> = part.iter_mut().filter(|summary| summary.kept.is_none()).collect();
             self.embed(&mut new)?;
         }
+        step_ends("embed");
         *self.calls.entry(level as i32).or_default() += self.ledger.calls - before;
         if self.ledger.waiting > waiting {
             return Err(Stop::Waiting);
@@ -336,6 +339,7 @@ impl Planner<'_, '_> {
         self.keep(level, &mut summaries)?;
         let mut new: Vec<&mut Summary> = summaries.iter_mut().filter(|summary| summary.kept.is_none()).collect();
         self.write_new(&mut new)?;
+        step_ends("summarise");
         Ok(summaries)
     }
 
@@ -372,6 +376,7 @@ impl Planner<'_, '_> {
         let options = &self.collection.options;
         let model = &options.summarizer;
         let texts = self.texts(summaries.iter().flat_map(|summary| &summary.children))?;
+        step_ends("read");
         let mut rest = &texts[..];
         let mut items = Vec::new();
         let mut own = Vec::new();
