@@ -20,7 +20,7 @@ const FEW: usize = 6000;
 /// Rows first gather around seeds that lie far apart, and move to better groups. Of more than a few thousand rows the seeds are learned by k-means from a sample,
 /// and rows are compared with those centres that an inverted file finds in the 64 strongest directions, so that time grows with about n^1.5. Groups over the limits
 /// are cut in two by spherical 2-means, from several starts, until all are within; then rows move again, to groups that have room. A cut comes late, since one
-/// that is made early goes through the middle of what belongs together. A row that stands between groups joins a second one where there is room;
+/// that is made early goes through the middle of what belongs together. Groups that were cut apart and have room for each other are put together again. A row that stands between groups joins a second one where there is room;
 /// the weights are probabilities, by the rule at `soften`.
 ///
 /// `sizes` has the tokens of each row, of which [`Limits::counted`] are counted. Every row is in at least one cluster, all clusters are within the limits,
@@ -74,6 +74,8 @@ pub fn bisect(
         },
     );
     let mut groups = Groups::new(vectors, sizes, limits, parts.concat(), crew, tick);
+    groups.refine(space.as_ref(), crew, tick);
+    groups.unite(space.as_ref(), crew, tick);
     groups.refine(space.as_ref(), crew, tick);
     let near = groups.near(space.as_ref(), crew, tick);
     groups.settle(&near, tick);

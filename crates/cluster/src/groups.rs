@@ -24,6 +24,12 @@ const LEAST_GAIN: f32 = 1e-5;
 /// Rounds of moving rows at most.
 const ROUNDS: usize = 10;
 
+/// How close rows of two groups must be to each other for the groups to be one, relative to rows of the group that is less close.
+const ALIKE: f32 = 0.8;
+
+/// Rounds of putting groups together at most.
+const UNITING: usize = 8;
+
 /// Where fewer than one in so many rows have moved, the few that would move yet are left where they are.
 const FEW: usize = 32;
 
@@ -214,6 +220,75 @@ impl<'a> Groups<'a> {
             },
         );
         near
+    }
+
+    /// Puts groups together that were cut apart: those with room for each other whose rows are nearly as close to the other's as to their own.
+    ///
+    /// The closest pairs first, each group once a round, until none is left.
+    pub fn unite(&mut self, space: Option<&Space>, crew: &Crew, tick: &mut dyn FnMut()) {
+        for _ in 0..UNITING {
+            let near = self.near(space, crew, tick);
+            // The mean cosine of two different rows of a group.
+            let within: Vec<f32> = self
+                .rows
+                .iter()
+                .zip(&self.squares)
+                .map(|(rows, square)| {
+                    let count = rows.len() as f32;
+                    if count > 1.0 {
+                        (square - count) / (count * (count - 1.0))
+                    } else {
+                        f32::INFINITY
+                    }
+                })
+                .collect();
+            let mut pairs: Vec<(f32, usize, usize)> = vec![];
+            for (one, near) in near.iter().enumerate() {
+                tick();
+                for other in near
+                    .iter()
+                    .map(|&other| other as usize)
+                    .filter(|&other| other > one || !near.contains(&(one as u32)))
+                {
+                    let (a, b) = (one.min(other), one.max(other));
+                    let (many, more) = (self.rows[a].len(), self.rows[b].len());
+                    if many == 0 || more == 0 || !self.limits.hold(many + more, self.tokens[a] + self.tokens[b]) {
+                        continue;
+                    }
+                    let between = dot(self.sum(a), self.sum(b)) / (many * more) as f32;
+                    let own = within[a].min(within[b]);
+                    if own.is_finite() && own > 0.0 && between >= ALIKE * own {
+                        pairs.push((between / own, a, b));
+                    }
+                }
+            }
+            pairs.sort_unstable_by(|a, b| b.0.total_cmp(&a.0).then((a.1, a.2).cmp(&(b.1, b.2))));
+            let mut taken = vec![false; self.rows.len()];
+            let mut united = 0;
+            for (_, a, b) in pairs {
+                if !taken[a] && !taken[b] {
+                    (taken[a], taken[b]) = (true, true);
+                    self.absorb(a, b);
+                    united += 1;
+                }
+            }
+            if united == 0 {
+                break;
+            }
+        }
+    }
+
+    /// Moves all rows of `from` to `to`.
+    fn absorb(&mut self, to: usize, from: usize) {
+        let rows = std::mem::take(&mut self.rows[from]);
+        self.rows[to].extend(rows);
+        self.tokens[to] += std::mem::take(&mut self.tokens[from]);
+        let dim = self.vectors.dim();
+        let sum = self.sum(from).to_vec();
+        self.sums[from * dim..][..dim].fill(0.0);
+        add(&mut self.sums[to * dim..][..dim], &sum);
+        self.squares[from] = 0.0;
+        self.squares[to] = dot(self.sum(to), self.sum(to));
     }
 
     /// Moves rows, as long as that brings them closer to the centres of their groups in sum, to groups that have room. No group of two or more loses its second row.
