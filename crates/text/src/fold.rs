@@ -34,6 +34,8 @@ fn once(text: &str) -> String {
     let visible: String = text
         .chars()
         .filter(|&c| !is_invisible(c) && !matches!(c, '™' | '®' | '℠'))
+        // NFKC would make a space and an accent of it.
+        .map(|c| if c == '´' { '\'' } else { c })
         .collect();
     let compatible: String = visible.nfkc().collect();
     let lower: String = default_case_fold_str(&compatible).nfkc().collect();
@@ -75,9 +77,9 @@ fn plain(c: char) -> char {
     match c {
         '_' => ' ',
         _ if c.is_whitespace() => ' ',
-        '‘' | '’' | '‚' | '‛' | 'ʼ' | '′' => '\'',
-        '“' | '”' | '„' | '‟' | '″' => '"',
-        '\u{2010}'..='\u{2015}' | '\u{2212}' | '\u{2043}' => '-',
+        '‘' | '’' | '‚' | '‛' | 'ʼ' | 'ʻ' | '′' | '`' | '׳' | '՚' | 'ꞌ' => '\'',
+        '“' | '”' | '„' | '‟' | '″' | '״' => '"',
+        '\u{2010}'..='\u{2015}' | '\u{2212}' | '\u{2043}' | '\u{5BE}' | '\u{58A}' => '-',
         _ => c,
     }
 }
@@ -97,7 +99,7 @@ pub(crate) fn is_quote(c: char) -> bool {
 /// variation selectors.
 fn is_invisible(c: char) -> bool {
     (c.is_control() && !c.is_whitespace())
-        || matches!(c, '\u{AD}' | '\u{34F}' | '\u{61C}' | '\u{180B}'..='\u{180F}' | '\u{200B}'..='\u{200F}' | '\u{FEFF}')
+        || matches!(c, '\u{AD}' | '\u{34F}' | '\u{61C}' | '\u{640}' | '\u{180B}'..='\u{180F}' | '\u{200B}'..='\u{200F}' | '\u{FEFF}')
         || matches!(c, '\u{202A}'..='\u{202E}' | '\u{2060}'..='\u{206F}' | '\u{FE00}'..='\u{FE0F}' | '\u{E0000}'..='\u{E0FFF}')
 }
 
