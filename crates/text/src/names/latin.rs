@@ -61,6 +61,7 @@ pub fn skeleton(plain: &str) -> String {
     for c in bare.chars() {
         match c {
             '\u{30A1}'..='\u{30F6}' => latin.extend(char::from_u32(c as u32 - 0x60)),
+            _ if c.is_ascii() => latin.push(c),
             _ => match LETTERS.iter().find(|(from, _)| *from == c) {
                 Some((_, to)) => latin.push_str(to),
                 None => latin.push(c),

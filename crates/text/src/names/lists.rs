@@ -66,6 +66,9 @@ pub const PREFIXES: [(&str, &str); 9] = [
     ("mono", "poly"),
 ];
 
+/// Endings that make two things of one stem, as chemistry has them.
+pub const ENDINGS: [&str; 3] = ["ate ite ide", "ane ene yne", "ism ist"];
+
 /// Ordinals and small numbers, with their value.
 pub const NUMBERS: [(&str, &str); 10] = [
     (

@@ -18,7 +18,7 @@ pub fn judge(a: &Form, b: &Form) -> Verdict {
         return Verdict::Different;
     }
     // The shorter one first; what is said does not depend on which of the two is `a`.
-    let words = |form: &'_ Form| form.words.iter().map(|word| word.plain.clone()).collect::<Vec<_>>();
+    let words = |form: &Form| form.words.iter().map(|word| word.plain.clone()).collect::<Vec<_>>();
     let before = a.words.len().cmp(&b.words.len()).then_with(|| words(a).cmp(&words(b)));
     let (a, b) = if before.is_gt() { (b, a) } else { (a, b) };
     let found = letters(a, b)
@@ -57,10 +57,21 @@ fn opposed(a: &Form, b: &Form) -> bool {
             rest.is_some_and(|(x, y)| x == y && x.len() > 2)
         })
     };
+    let ended = |x: &str, y: &str| {
+        let split = |word: &str| {
+            word.len()
+                .checked_sub(3)
+                .filter(|&at| at > 2 && word.is_char_boundary(at))
+        };
+        split(x).zip(split(y)).is_some_and(|(in_x, in_y)| {
+            let both = |group: &&str| lists::has(group, &x[in_x..]) && lists::has(group, &y[in_y..]);
+            x[..in_x] == y[..in_y] && lists::ENDINGS.iter().any(both)
+        })
+    };
     a.iter().any(|x| {
         b.iter().any(|y| {
             let group = lists::OPPOSED.iter().find(|group| lists::has(group, x));
-            group.is_some_and(|group| lists::has(group, y)) || turned(x, y) || turned(y, x)
+            group.is_some_and(|group| lists::has(group, y)) || turned(x, y) || turned(y, x) || ended(x, y)
         })
     })
 }

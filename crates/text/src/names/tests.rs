@@ -151,7 +151,7 @@ fn a_chain_is_no_group() {
 fn long_names_take_a_moment() {
     let start = Instant::now();
     for unit in ["a ", "a. ", "ab", "知", "ii ", "'s ", "株式会社", "the ", ", "] {
-        let (long, longer) = (unit.repeat(100_000), unit.repeat(100_001));
+        let (long, longer) = (unit.repeat(20_000), unit.repeat(20_001));
         compare(&long, &longer);
         keys(&long);
         nearest(&long, [longer.as_str()], 1);
@@ -206,8 +206,6 @@ fn varied() -> impl Strategy<Value = (String, String)> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(1500))]
-
     #[test]
     fn blind_to_order_and_to_folding(a in any_name(), b in any_name()) {
         let said = compare(&a, &b);
@@ -227,6 +225,28 @@ proptest! {
         prop_assert_eq!(said, compare(&b, &a));
         if matches!(said, Verdict::Ask { score, .. } if score >= 0.5) {
             prop_assert!(share(&a, &b), "{} | {}: {:?}", a, b, said);
+        }
+    }
+
+    #[test]
+    fn names_of_the_table_with_a_change_share_a_key(pick in 0usize..1000, changes in prop::collection::vec((0..4u8, any::<prop::sample::Index>(), any::<prop::sample::Index>()), 1..4)) {
+        let table = table();
+        let a = table[pick % table.len()].a;
+        let mut chars: Vec<char> = a.chars().collect();
+        for (kind, at, from) in changes {
+            let (at, letter) = (at.index(chars.len()), chars[from.index(chars.len())]);
+            match kind {
+                0 => chars.insert(at, letter),
+                1 if chars.len() > 1 => drop(chars.remove(at)),
+                2 => chars[at] = letter,
+                _ => chars[at.saturating_sub(1)..=at].reverse(),
+            }
+        }
+        let b: String = chars.into_iter().collect();
+        let said = compare(a, &b);
+        prop_assert_eq!(said, compare(&b, a));
+        if matches!(said, Verdict::Ask { score, .. } if score >= 0.5) {
+            prop_assert!(share(a, &b), "{} | {}: {:?}", a, b, said);
         }
     }
 
