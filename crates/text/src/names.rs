@@ -1,7 +1,7 @@
 //! Which names may be of one entity: what is proposed to a person, who decides.
 //!
 //! Nothing here merges: only equal folded names ([`crate::fold::name`]) are one entity by themselves. The rules look at
-//! the names alone; they know no dictionary but the short [`lists`] of titles, legal forms, numerals and opposites.
+//! the names alone; they know no dictionary but the short lists of titles, legal forms, numerals and opposites.
 
 mod edit;
 mod form;
@@ -53,7 +53,7 @@ const TRANSLITERATION: &str = "transliteration";
 ///
 /// Always [`Verdict::Different`] are names that differ in a number (digits, numerals, ordinals, the letter of `Vitamin C`),
 /// in a sign such as `+`, in a word that tells siblings apart (`North`, `New`), in opposed words, in an initial, or in a
-/// word that is no spelling of the other's (see the [rules](self::rules)).
+/// word that is no spelling of the other's (see `rules.rs`).
 ///
 /// ```
 /// use graphrag_text::names::{Verdict, compare};
