@@ -8,8 +8,9 @@ use unicode_normalization::UnicodeNormalization;
 /// Two spellings are one entity if they fold alike. Folded away are: compatibility forms and width (NFKC), case (Unicode's
 /// full case folding, so that `ß` is `ss`, a final sigma a sigma, and `İ` an `i`), kinds of white space and runs of it,
 /// underscores (which are spaces), spaces between Han or Kana characters, quotes around the name, a trailing possessive,
-/// kinds of apostrophe, inner quotes and dashes, invisible and control characters, and trade mark signs. Digits, other
-/// punctuation and accents stay: `v1` is not `v2`. The result folds to itself.
+/// kinds of apostrophe, inner quotes and dashes (the Hebrew and Armenian ones too), invisible and control characters, the
+/// Arabic stroke that only stretches a word, and trade mark signs. Digits, other punctuation and accents stay: `v1` is not
+/// `v2`. The result folds to itself.
 ///
 /// Source: Unicode Standard 3.13, `toNFKC_Casefold`, with the rules above added.
 pub fn name(name: &str) -> String {
@@ -34,6 +35,8 @@ fn once(text: &str) -> String {
     let visible: String = text
         .chars()
         .filter(|&c| !is_invisible(c) && !matches!(c, '™' | '®' | '℠'))
+        // NFKC would make a space and an accent of it.
+        .map(|c| if c == '´' { '\'' } else { c })
         .collect();
     let compatible: String = visible.nfkc().collect();
     let lower: String = default_case_fold_str(&compatible).nfkc().collect();
@@ -75,9 +78,9 @@ fn plain(c: char) -> char {
     match c {
         '_' => ' ',
         _ if c.is_whitespace() => ' ',
-        '‘' | '’' | '‚' | '‛' | 'ʼ' | '′' => '\'',
-        '“' | '”' | '„' | '‟' | '″' => '"',
-        '\u{2010}'..='\u{2015}' | '\u{2212}' | '\u{2043}' => '-',
+        '‘' | '’' | '‚' | '‛' | 'ʼ' | 'ʻ' | '′' | '`' | '׳' | '՚' | 'ꞌ' => '\'',
+        '“' | '”' | '„' | '‟' | '″' | '״' => '"',
+        '\u{2010}'..='\u{2015}' | '\u{2212}' | '\u{2043}' | '\u{5BE}' | '\u{58A}' => '-',
         _ => c,
     }
 }
@@ -94,10 +97,10 @@ pub(crate) fn is_quote(c: char) -> bool {
 }
 
 /// Whether `c` shows nothing: control characters that are no space, zero-width and direction marks, soft hyphens,
-/// variation selectors.
+/// variation selectors, the kashida.
 fn is_invisible(c: char) -> bool {
     (c.is_control() && !c.is_whitespace())
-        || matches!(c, '\u{AD}' | '\u{34F}' | '\u{61C}' | '\u{180B}'..='\u{180F}' | '\u{200B}'..='\u{200F}' | '\u{FEFF}')
+        || matches!(c, '\u{AD}' | '\u{34F}' | '\u{61C}' | '\u{640}' | '\u{180B}'..='\u{180F}' | '\u{200B}'..='\u{200F}' | '\u{FEFF}')
         || matches!(c, '\u{202A}'..='\u{202E}' | '\u{2060}'..='\u{206F}' | '\u{FE00}'..='\u{FE0F}' | '\u{E0000}'..='\u{E0FFF}')
 }
 
@@ -129,7 +132,21 @@ mod tests {
             (&["ΟΔΟΣ", "οδος", "οδοσ"], "οδοσ"),
             (&["İstanbul", "Istanbul", "istanbul"], "istanbul"),
             (&["Ｐａｙｍｅｎｔｓ", "payments"], "payments"),
-            (&["O’Neill Labs", "O'Neill Labs", "o'neill labs's"], "o'neill labs"),
+            (
+                &[
+                    "O’Neill Labs",
+                    "O'Neill Labs",
+                    "O´Neill Labs",
+                    "O`Neill Labs",
+                    "o'neill labs's",
+                ],
+                "o'neill labs",
+            ),
+            (&["צה״ל", "צה\"ל"], "צה\"ל"),
+            (&["תל־אביב", "תל-אביב"], "תל-אביב"),
+            (&["محـــمد", "محمد"], "محمد"),
+            (&["Hawaiʻi", "Hawai’i"], "hawai'i"),
+            (&["ᲗᲑᲘᲚᲘᲡᲘ"], "თბილისი"),
             (&["«Ада Лавлейс»", "ада лавлейс"], "ада лавлейс"),
             (&["「知识 图谱」", "知识图谱", "《知识图谱》"], "知识图谱"),
             (&["東京 タワー", "東京タワー"], "東京タワー"),

@@ -8,6 +8,7 @@ pub mod fold;
 pub mod hash;
 mod lines;
 mod markdown;
+pub mod names;
 pub mod phrases;
 pub mod place;
 pub mod repeat;
