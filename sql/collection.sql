@@ -109,7 +109,9 @@ CREATE TABLE {schema}.entity (
 
 CREATE TABLE {schema}.entity_alias (
     key       text PRIMARY KEY CHECK (octet_length(key) BETWEEN 1 AND 2000),
-    entity_id bigint NOT NULL REFERENCES {schema}.entity ON DELETE CASCADE
+    entity_id bigint NOT NULL REFERENCES {schema}.entity ON DELETE CASCADE,
+    via       text,
+    merged    jsonb
 );
 CREATE INDEX entity_alias_entity ON {schema}.entity_alias (entity_id);
 
@@ -278,7 +280,9 @@ ALTER TABLE {schema}.entity
     ALTER description SET STATISTICS 0,
     ALTER embedding SET STATISTICS 0;
 ALTER TABLE {schema}.entity_alias
-    ALTER key SET STATISTICS 0;
+    ALTER key SET STATISTICS 0,
+    ALTER via SET STATISTICS 0,
+    ALTER merged SET STATISTICS 0;
 ALTER TABLE {schema}.mention
     ALTER key SET STATISTICS 0,
     ALTER name SET STATISTICS 0,
@@ -359,6 +363,8 @@ COMMENT ON COLUMN {schema}.term.weight IS 'ln((1 + leaves) / (1 + leaves that ho
 COMMENT ON COLUMN {schema}.term.vector IS 'Its place in the space that was learned; NULL where there was no memory for it, and its hash stands in.';
 COMMENT ON TABLE {schema}.entity IS 'Vertices of the knowledge graph, merged over all documents by folded name (key).';
 COMMENT ON TABLE {schema}.entity_alias IS 'Further folded names of an entity.';
+COMMENT ON COLUMN {schema}.entity_alias.via IS 'The key under which it came along, when the entity that it named was merged.';
+COMMENT ON COLUMN {schema}.entity_alias.merged IS 'What graph_merge found under this key and graph_unmerge gives back; NULL for a former name.';
 COMMENT ON TABLE {schema}.mention IS 'What one block says of one entity, under the name that it uses.';
 COMMENT ON TABLE {schema}.relation IS 'Directed, typed edges of the knowledge graph. weight is the number of blocks that assert the edge.';
 COMMENT ON COLUMN {schema}.entity.given IS 'Stated by hand: it stays, with its name, type and description, when no document mentions it.';

@@ -73,6 +73,20 @@ COMMENT ON FUNCTION @extschema@.graph_add(text, text, text, text, text, bigint, 
 With document_id it is evidence of that document: quote must stand in it (else the first sentence with both names is taken), and it goes when the document goes; weight is then the number of blocks.
 Without, it is stated by hand and stays; weight (default 1) is yours. Errors: P0002 no such document, 22023 for a quote that is not found.';
 
+COMMENT ON FUNCTION @extschema@.graph_resolve(text, float8) IS
+'Proposes entities that may be one, by their names (initials, contained name, spelling, word order, plural, title, transliteration) and by the neighbours that they share; changes nothing. graph_merge(collection, keep, alias) does what you agree to.
+Never proposed are names that differ in a number, a version, a year, a numeral or an opposite (north, south). Of names that are near by way of a third alone only the nearest are put together.
+threshold: the least score, from 0.5 to 1. Columns: keep (of most documents), alias, score, reason, shared (neighbours of both), keep_documents and alias_documents (that mention each). Best first.';
+
+COMMENT ON FUNCTION @extschema@.graph_merge(text, text, text[]) IS
+'Makes one entity of several: keep, and those called by the aliases, whose names lead to it from then on, also in documents that come later. Answers the id of keep.
+Mentions and evidence stay as they are written; relations are re-pointed, those that become equal are one, weights and degrees are recounted, and the weights of what was stated by hand add up, under the words of keep. A relation between two of them is one of keep with itself.
+Nothing to do if they are one already. graph_unmerge undoes it. Errors: P0002 no such entity, with the names most like it.';
+
+COMMENT ON FUNCTION @extschema@.graph_unmerge(text, text) IS
+'Undoes graph_merge for one alias: what is said under that name, also since then, is an entity again, with the relations that were stated by hand of it. Answers its id.
+Errors: P0002 no such name, 22023 a name that was not merged.';
+
 COMMENT ON FUNCTION @extschema@.graph_communities(text, text, float8) IS
 'Finds the communities of the knowledge graph, for each partition alone. Those with the same members keep their row and report.
 algorithm: components (connected components; level 0 only). resolution: of the modularity that is reported (Newman and Girvan 2004; Reichardt and Bornholdt 2006).

@@ -16,6 +16,17 @@ CREATE FUNCTION @extschema@.graph_add(
     weight float8 DEFAULT NULL)
 RETURNS bigint LANGUAGE c VOLATILE COST 1000 AS 'MODULE_PATHNAME', 'graph_add_wrapper';
 
+CREATE FUNCTION @extschema@.graph_resolve(collection text, threshold float8 DEFAULT 0.9)
+RETURNS TABLE (
+    keep text, alias text, score float8, reason text, shared bigint, keep_documents bigint, alias_documents bigint)
+LANGUAGE c VOLATILE COST 100000 ROWS 100 AS 'MODULE_PATHNAME', 'graph_resolve_wrapper';
+
+CREATE FUNCTION @extschema@.graph_merge(collection text, keep text, VARIADIC aliases text[])
+RETURNS bigint LANGUAGE c VOLATILE COST 10000 AS 'MODULE_PATHNAME', 'graph_merge_wrapper';
+
+CREATE FUNCTION @extschema@.graph_unmerge(collection text, alias text)
+RETURNS bigint LANGUAGE c VOLATILE COST 10000 AS 'MODULE_PATHNAME', 'graph_unmerge_wrapper';
+
 CREATE FUNCTION @extschema@.graph_communities(
     collection text,
     algorithm text DEFAULT 'components',

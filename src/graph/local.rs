@@ -2,12 +2,13 @@
 
 use std::collections::HashSet;
 
-use graphrag_text::fold;
 use pgrx::prelude::*;
 
+use super::alias::named;
 use super::check_length;
+use super::unknown::hint;
 use crate::collection::{Collection, quoted};
-use crate::error::{Result, in_range, required, sql};
+use crate::error::{Result, in_range, notice, required, sql};
 use crate::pg::{json::Json, spi, tick};
 use crate::search::Scope;
 
@@ -69,8 +70,8 @@ fn local(
     let hops = in_range(hops, "hops", 1..=20)?;
     let max_edges = in_range(max_edges, "max_edges", 0..=1_000_000)?;
     let collection = Collection::read(name)?;
-    let sql = "SELECT id FROM {s}.entity WHERE key = $1 UNION SELECT entity_id FROM {s}.entity_alias WHERE key = $1";
-    let mut frontier: Vec<i64> = collection.query(sql, &[fold::name(entity).into()], |row| row.need(1))?;
+    let mut frontier: Vec<i64> = named(&collection, entity)?.into_iter().collect();
+    let is_unknown = frontier.is_empty();
     let mut reached: HashSet<i64> = frontier.iter().copied().collect();
     let mut seen: HashSet<i64> = HashSet::new();
     let mut edges = Vec::new();
@@ -98,7 +99,16 @@ fn local(
         tick();
     }
     if edges.is_empty() && max_edges > 0 {
-        notice!("no relation of entity {} is known here", quoted(entity));
+        let message = format!("no relation of entity {} is known here", quoted(entity));
+        // Under a filter it is not told whether the name is known elsewhere.
+        let hint = match is_unknown || !scope.is_everything() || collection.has_row_security()? {
+            true => hint(&collection, entity, Some(&scope))?,
+            false => None,
+        };
+        match hint {
+            Some(hint) => notice(message, hint),
+            None => notice!("{message}"),
+        }
     } else if cut {
         notice!("only the first {max_edges} edges are shown; raise max_edges for more");
     }

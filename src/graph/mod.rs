@@ -1,6 +1,7 @@
 //! The knowledge graph: extraction with evidence, merging, communities, reports, and the two searches over them.
 
 mod add;
+mod alias;
 mod communities;
 mod extract;
 mod found;
@@ -8,7 +9,9 @@ mod global;
 mod local;
 mod merge;
 mod report;
+mod resolve;
 mod trigger;
+mod unknown;
 
 pub use add::check_length;
 pub use communities::{find_again, needs_communities};

@@ -10,11 +10,13 @@ mod keys;
 mod latin;
 mod lists;
 mod nearest;
+mod pairs;
 mod rules;
 
 pub use groups::groups;
 pub use keys::{BLOCK, keys};
 pub use nearest::nearest;
+pub use pairs::{Pair, pairs};
 
 use crate::fold;
 use form::Form;

@@ -10,6 +10,7 @@ mod formats;
 mod golden;
 mod graph;
 mod graph_add;
+mod graph_alias;
 mod graph_communities;
 mod graph_local;
 mod input;

@@ -1,0 +1,61 @@
+//! What is said of a name that no entity has: those that are most like it.
+
+use std::collections::HashMap;
+
+use graphrag_text::{fold, names};
+use pgrx::PgSqlErrorCode;
+
+use crate::collection::{Collection, quoted};
+use crate::error::{Error, Result};
+use crate::search::Scope;
+
+/// Names that are offered.
+const OFFERED: usize = 3;
+
+/// Names that are compared: who asks for a name that is not there should not wait for a second.
+const COMPARED: i64 = 100_000;
+
+/// P0002: no entity is called so. The HINT has the names most like it.
+pub fn unknown(collection: &Collection, name: &str) -> Result<Error> {
+    let error = Error::new(
+        PgSqlErrorCode::ERRCODE_NO_DATA_FOUND,
+        format!(
+            "entity {} does not exist in collection {}",
+            quoted(name),
+            quoted(&collection.name)
+        ),
+    );
+    Ok(match hint(collection, name, None)? {
+        Some(hint) => error.hint(hint),
+        None => error,
+    })
+}
+
+/// The names most like one that is unknown, of those that the caller may see under `scope`.
+pub fn hint(collection: &Collection, name: &str, scope: Option<&Scope>) -> Result<Option<String>> {
+    let scope = scope.filter(|scope| !scope.is_everything());
+    // The merged rows serve those who see everything.
+    let sql = match (scope, collection.has_row_security()?) {
+        (None, false) => "SELECT key, name FROM {s}.entity LIMIT $1".to_owned(),
+        (scope, _) => format!(
+            "SELECT m.key, min(m.name COLLATE \"C\") FROM {{s}}.mention m JOIN {{s}}.document d ON d.id = m.document_id \
+             WHERE {} GROUP BY 1 LIMIT $1",
+            scope.map_or("true", Scope::on_document)
+        ),
+    };
+    let mut names: HashMap<String, String> = HashMap::new();
+    let mut args = vec![COMPARED.into()];
+    args.extend(scope.into_iter().flat_map(|scope| [scope.filter(), scope.documents()]));
+    collection.stream(&sql, &args, |row| {
+        names.insert(row.need(1)?, row.need(2)?);
+        Ok(())
+    })?;
+    let keys: Vec<&str> = names.keys().map(String::as_str).collect();
+    let near = names::nearest(&fold::name(name), &keys, OFFERED);
+    let near: Vec<String> = near.iter().map(|&key| quoted(&names[key])).collect();
+    Ok(match near.split_last() {
+        None => None,
+        Some((last, [])) => Some(format!("Did you mean {last}?")),
+        Some((last, rest)) => Some(format!("Did you mean {} or {last}?", rest.join(", "))),
+    })
+}
