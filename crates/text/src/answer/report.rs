@@ -94,9 +94,15 @@ fn member_text(members: &Map<String, Value>, names: &[&str]) -> Option<String> {
     names.iter().find_map(|name| text_of(member(members, &[name])?))
 }
 
-fn from_members(members: &Map<String, Value>) -> Option<Report> {
+pub(super) fn from_members(members: &Map<String, Value>) -> Option<Report> {
     let findings: Vec<Finding> = match member(members, &FINDINGS) {
         Some(Value::Array(items)) => items.iter().filter_map(finding).collect(),
+        Some(Value::String(text)) if text.trim_start().starts_with('[') => {
+            match json::find(text).map(|found| found.value) {
+                Some(Value::Array(items)) => items.iter().filter_map(finding).collect(),
+                _ => Vec::new(),
+            }
+        }
         Some(value) => finding(value).into_iter().collect(),
         None => Vec::new(),
     };
