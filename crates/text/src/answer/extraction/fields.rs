@@ -241,6 +241,11 @@ impl<'a> Fields<'a> {
         self.either(&NAME).or_else(id)
     }
 
+    /// The name of a row, whose id never is one.
+    pub fn title(&self) -> Option<String> {
+        self.either(&NAME)
+    }
+
     pub fn id(&self) -> Option<String> {
         self.member(&["id"])
     }

@@ -254,9 +254,10 @@ impl Walk {
     }
 
     pub(super) fn entity_record(&mut self, fields: &Fields) {
-        let (name, kind) = match self.is_graph() {
-            true => fields.node(),
-            false => (fields.name(), fields.kind()),
+        let (name, kind) = match self.format {
+            Some(Format::Networkx | Format::Graphml) => fields.node(),
+            Some(Format::Graphrag | Format::Lightrag) => (fields.title(), fields.kind()),
+            _ => (fields.name(), fields.kind()),
         };
         let entity = Entity {
             name: name.unwrap_or_default(),

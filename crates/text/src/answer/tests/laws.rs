@@ -11,16 +11,16 @@ fn read_all(reply: &str) {
     let _ = json(reply).map(|(value, _)| extraction_value(&value));
     let _ = extraction(reply);
     let _ = report(reply);
+    let _ = read(reply, Format::Auto);
+}
+
+/// Everything that reads a format or an answer of a search.
+fn read_each(payload: &str) {
     for name in Format::NAMES {
-        let _ = read(reply, Format::parse(name).unwrap());
+        let _ = read(payload, Format::parse(name).unwrap());
     }
-    let _ = (
-        points(reply),
-        keywords(reply),
-        relevance(reply),
-        primer(reply),
-        yes(reply),
-    );
+    let _ = (points(payload), keywords(payload), relevance(payload));
+    let _ = (primer(payload), yes(payload));
 }
 
 #[test]
@@ -86,30 +86,6 @@ fn hostile_replies_are_read_in_linear_time() {
         "[{\"a\":1},",
         "{} ",
         "[\"a\"]",
-        "(A<|>",
-        "(A<|>NONE<|>T<|>TRUE<|>",
-        "(A<|>N<|>T<|>TRUE<|>N<|>N<|>d<|>q)##",
-        "claim<|>",
-        "A<|>\n",
-        ",",
-        "a,",
-        "a,b,c\n",
-        "\",",
-        "subject,object\n",
-        "{\"triples\":[",
-        "{\"source_key\":\"k\",\"triples\":[",
-        "{\"docs\":[{\"passage\":\"p\",\"extracted_triples\":[",
-        "[[\"a\",\"p\",\"b\",\"k\"],",
-        "{\"properties\":",
-        "<graphml>",
-        "<graphml><node>",
-        "<graphml><node id='a'><data key='",
-        "<graphml><node id='a'><data>",
-        "<graphml><![CDATA[",
-        "<![CDATA[]]>",
-        "<key id='a' attr.name='b'><node id='c'/>",
-        "<!DOCTYPE a [<!ENTITY b '",
-        "&b;",
     ] {
         for tail in ["", "\"}"] {
             let reply = part.repeat(300_000 / part.len()) + tail;
@@ -143,6 +119,51 @@ fn reply() -> impl Strategy<Value = Value> {
             1 => value!([{"nodes": entities}, {"edges": relations}]),
             _ => Value::Array(entities.into_iter().chain(relations).collect()),
         })
+}
+
+#[test]
+fn hostile_payloads_are_read_in_linear_time() {
+    for part in [
+        "(A<|>",
+        "(A<|>NONE<|>T<|>TRUE<|>",
+        "(A<|>N<|>T<|>TRUE<|>N<|>N<|>d<|>q)##",
+        "claim<|>",
+        "A<|>\n",
+        ",",
+        "a,",
+        "a,b,c\n",
+        "\",",
+        "subject,object\n",
+        "{\"triples\":[",
+        "{\"source_key\":\"k\",\"triples\":[",
+        "{\"docs\":[{\"passage\":\"p\",\"extracted_triples\":[",
+        "[[\"a\",\"p\",\"b\",\"k\"],",
+        "{\"properties\":",
+        "<graphml>",
+        "<graphml><node>",
+        "<graphml><node id='a'><data key='",
+        "<graphml><node id='a'><data>",
+        "<graphml><![CDATA[",
+        "<![CDATA[]]>",
+        "<key id='a' attr.name='b'><node id='c'/>",
+        "<!DOCTYPE a [<!ENTITY b '",
+        "&b;",
+    ] {
+        let payload = part.repeat(1_000_000 / part.len());
+        let first = part.trim_start_matches('(').chars().next();
+        let formats = match first {
+            Some('{' | '[') => &[Format::Auto, Format::Json, Format::Hipporag][..],
+            Some('<' | '&') => &[Format::Auto, Format::Graphml, Format::Xml],
+            Some('A' | 'c') => &[Format::Auto, Format::Tuple],
+            _ => &[Format::Auto, Format::Csv],
+        };
+        for format in formats {
+            let start = Instant::now();
+            let _ = read(&payload, *format);
+            let took = start.elapsed();
+            assert!(took < Duration::from_secs(5), "{part:?} {format:?} took {took:?}");
+        }
+    }
 }
 
 /// Records that a short id or a short list lets refer to long ones, or that are many in one place.
@@ -225,6 +246,7 @@ proptest! {
     #[test]
     fn nothing_panics(reply in "\\PC{0,60}|.{0,60}|([{}\\[\\]\"'“”,:\\\\/#*<>|()`\n ]|entity|relation|think|a|1|true|name|claim|TRUE|<graphml>|<node id='|<data key=|<!\\[CDATA\\[|\"triples\":|\\\\u0000|\\\\ud800){0,40}") {
         read_all(&reply);
+        read_each(&reply);
     }
 
     #[test]
