@@ -31,6 +31,8 @@ const QUOTES: [&str; 8] = [
     "claimsourcetext",
     "span",
 ];
+/// What relations have and claims have not.
+const NO_CLAIM: [&str; 5] = ["relation", "predicate", "relationtype", "relationship", "rel"];
 
 /// What stands where there is nothing.
 const NOTHING: [&str; 8] = ["none", "null", "n/a", "na", "nan", "nat", "unknown", "-"];
@@ -162,9 +164,8 @@ impl Fields<'_> {
     /// Whether the record can be nothing but a claim.
     pub fn is_claim(&self) -> bool {
         let stated = || {
-            self.peek(&STATUS)
-                .and_then(text)
-                .is_some_and(|text| status(&text).is_some())
+            let text = self.peek(&STATUS).and_then(text);
+            !self.has(&NO_CLAIM) && text.is_some_and(|text| status(&text).is_some())
         };
         self.has(&SUBJECT) && (self.has(&["covariatetype", "claimtype", "claimstatus"]) || stated())
     }

@@ -9,7 +9,11 @@ use std::borrow::Cow;
 use std::collections::HashMap;
 
 pub(super) fn is_graphml(text: &str) -> bool {
-    text.trim_start().starts_with('<') && text.to_ascii_lowercase().contains("<graphml")
+    let is_start = |(at, _)| {
+        let name = text.as_bytes().get(at + 1..at + 8);
+        name.is_some_and(|name| name.eq_ignore_ascii_case(b"graphml"))
+    };
+    text.trim_start().starts_with(['<', '`']) && text.match_indices('<').any(is_start)
 }
 
 /// The nodes and edges; attributes have the names of their keys. Defaults of keys and hyperedges are not read.

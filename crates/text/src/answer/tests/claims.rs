@@ -125,6 +125,14 @@ fn claims_in_json() {
 }
 
 #[test]
+fn a_relation_with_a_status_is_no_claim() {
+    let read =
+        extraction_value(&value!([{"source": "A", "target": "B", "relation": "owns", "status": "true"}])).unwrap();
+    assert_eq!(shown(&read), ["A|owns|B|-|-|-"]);
+    assert_eq!(read.relations[0].properties["status"], value!("true"));
+}
+
+#[test]
 fn dates_are_those_of_iso() {
     for (date, sound) in [
         ("2021", true),

@@ -88,6 +88,48 @@ fn a_format_is_recognised() {
     );
 }
 
+/// Each format under what models and files put around it: none of it changes the records.
+#[test]
+fn what_stands_around_a_format_is_left_out() {
+    for payload in [
+        "(\"entity\"<|>A<|>T<|>d)##(\"relationship\"<|>A<|>B<|>d<|>2)<|COMPLETE|>",
+        "(\"entity\"<|>\"A\"<|>\"T\"<|>\"d\")##(\"relationship\"<|>A<|>B<|>d<|>k, l<|>2)##(\"content_keywords\"<|>k)<|COMPLETE|>",
+        "(A<|>NONE<|>T<|>TRUE<|>NONE<|>NONE<|>d<|>q)<|COMPLETE|>",
+        "entity<|#|>A<|#|>T<|#|>d\nrelation<|#|>A<|#|>B<|#|>k<|#|>d\n<|COMPLETE|>",
+        "{\"entities\": [{\"name\": \"A\", \"type\": \"T\", \"description\": \"d\"}], \"relationships\": []}",
+        "{\"entities\": [{\"name\": \"A\", \"desc\": \"d\"}], \"relationships\": [], \"other_relationships\": [{\"source\": \"A\", \"target\": \"B\"}]}",
+        "{\"nodes\": [{\"id\": \"0\", \"properties\": {\"name\": \"A\"}}], \"relationships\": []}",
+        "{\"named_entities\": [\"A\"], \"triples\": [[\"A\", \"p\", \"B\"]]}",
+        "{\"extracted_entities\": [{\"name\": \"A\", \"entity_type_id\": 1}]}",
+        "<entity name=\"A\"><type>T</type></entity>",
+        "{\"entities\": [{\"title\": \"A\", \"text_unit_ids\": [\"t\"]}]}",
+        "{\"chunks\": [{\"content\": \"x\", \"source_id\": \"c1\"}]}",
+        "{\"docs\": [{\"idx\": 1, \"passage\": \"x\", \"extracted_triples\": [[\"A\", \"p\", \"B\"]]}]}",
+        "{\"nodes\": [{\"id\": \"A\"}], \"links\": [{\"source\": \"A\", \"target\": \"A\"}]}",
+        "<graphml><graph><node id=\"A\"/></graph></graphml>",
+        "A,p,B\nA,q,C",
+    ] {
+        let plain = read(payload, Format::Auto).unwrap();
+        assert!(plain.kept() > 0, "{payload}");
+        for around in [
+            format!("\u{FEFF}{payload}\n"),
+            format!("<think>\nA {{thought}}, ##\n</think>\n{payload}"),
+            format!("\n{payload}<|im_end|>"),
+            format!("```\n{payload}\n```\n"),
+            payload.replace('A', "A\0"),
+        ] {
+            let read = read(&around, Format::Auto).unwrap_or_else(|e| panic!("{around}: {e}"));
+            let repairs = plain.repairs;
+            assert_eq!(Extraction { repairs, ..read }, plain, "{around}");
+        }
+        if plain.format != Format::Csv && plain.format != Format::Graphml {
+            let around = format!("Here it is, as you asked:\n\n{payload}\n\nLet me know.");
+            let read = read(&around, Format::Auto).unwrap_or_else(|e| panic!("{around}: {e}"));
+            assert_eq!((read.kept(), read.format), (plain.kept(), plain.format), "{around}");
+        }
+    }
+}
+
 #[test]
 fn triples_with_the_keys_of_their_sources() {
     let keys = |read: &Extraction| {

@@ -220,6 +220,10 @@ fn ready_data_is_read_in_linear_time() {
             Format::Csv,
         ),
         (
+            format!("subject,object,{long}\n{}", many("a,b,c\n", 500_000)),
+            Format::Csv,
+        ),
+        (
             format!(
                 "<graphml><key id='k' attr.name='name'><default>{long}</default></key>{}</graphml>",
                 many("<node id='a'/>", 500_000)
