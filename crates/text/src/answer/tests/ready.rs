@@ -149,6 +149,19 @@ fn passages_of_hipporag() {
 }
 
 #[test]
+fn rows_in_lines() {
+    let rows = [
+        r#"{"id": "e1", "human_readable_id": 0, "title": "ANN", "type": "PERSON"}"#,
+        r#"{"id": "r1", "human_readable_id": 0, "source": "ANN", "target": "e1", "weight": 2}"#,
+        r#"{"id": "t1", "text": "Ann.", "n_tokens": 2}"#,
+    ];
+    let read = read(&rows.join("\n"), Format::Auto).unwrap();
+    assert_eq!((read.format, read.repairs), (Format::Graphrag, Repairs::default()));
+    assert_eq!(shown(&read), ["ANN|PERSON|-", "ANN|-|ANN|-|-|-"]);
+    assert_eq!((read.relations[0].weight, read.passages.len()), (Some(2.0), 1));
+}
+
+#[test]
 fn nodes_and_links() {
     for (payload, expected, dropped) in [
         (
