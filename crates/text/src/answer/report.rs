@@ -17,6 +17,7 @@ pub struct Report {
     pub summary: String,
     /// From 0 to 10.
     pub rating: Option<f64>,
+    pub rating_explanation: Option<String>,
     pub findings: Vec<Finding>,
     pub repairs: Repairs,
 }
@@ -24,6 +25,7 @@ pub struct Report {
 const TITLE: [&str; 4] = ["title", "name", "heading", "headline"];
 const SUMMARY: [&str; 5] = ["summary", "description", "overview", "abstract", "report"];
 const RATING: [&str; 5] = ["rating", "score", "impact", "importance", "rank"];
+const RATING_EXPLANATION: [&str; 3] = ["ratingexplanation", "ratingreason", "impactexplanation"];
 const FINDINGS: [&str; 4] = ["findings", "keyfindings", "insights", "keyinsights"];
 const INSIGHT: [&str; 7] = ["summary", "title", "finding", "insight", "point", "name", "heading"];
 const EXPLANATION: [&str; 6] = ["explanation", "description", "details", "detail", "text", "evidence"];
@@ -121,6 +123,7 @@ pub(super) fn from_members(members: &Map<String, Value>) -> Option<Report> {
         title: title.unwrap_or_else(|| first_title(&summary).0),
         summary,
         rating: member_text(members, &RATING).and_then(|text| rating(&text)),
+        rating_explanation: member_text(members, &RATING_EXPLANATION),
         findings,
         repairs: Repairs::default(),
     })
