@@ -2,16 +2,23 @@
 
 mod clean;
 mod extraction;
+mod format;
 mod json;
 mod prose;
+mod query;
+pub mod reason;
 mod report;
 mod tags;
 mod tuple;
 
 pub use clean::clean;
-pub use extraction::{Entity, Extraction, Relation, extraction, extraction_value};
+pub use extraction::{
+    Claim, Community, CommunityReport, Entity, Extraction, Origin, Passage, Relation, extraction, extraction_value,
+};
+pub use format::{Format, read, read_value, recognise};
 pub use json::json;
 pub use prose::prose;
+pub use query::{Keywords, Point, Points, Primer, Relevance, keywords, points, primer, relevance, yes};
 pub use report::{Finding, Report, report};
 
 use std::fmt;
@@ -49,6 +56,11 @@ pub enum Unreadable {
     NoJson,
     NoRecords,
     NoReport,
+    NoPoints,
+    NoKeywords,
+    NoRating,
+    NoAnswer,
+    NeitherYesNorNo,
 }
 
 impl fmt::Display for Unreadable {
@@ -59,6 +71,11 @@ impl fmt::Display for Unreadable {
             Unreadable::NoJson => "the reply holds no JSON",
             Unreadable::NoRecords => "the reply holds no entities and no relations",
             Unreadable::NoReport => "the reply holds no report",
+            Unreadable::NoPoints => "the reply holds no points",
+            Unreadable::NoKeywords => "the reply holds no keywords",
+            Unreadable::NoRating => "the reply holds no rating",
+            Unreadable::NoAnswer => "the reply holds no answer",
+            Unreadable::NeitherYesNorNo => "the reply says neither yes nor no",
         })
     }
 }

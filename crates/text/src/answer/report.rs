@@ -17,6 +17,7 @@ pub struct Report {
     pub summary: String,
     /// From 0 to 10.
     pub rating: Option<f64>,
+    pub rating_explanation: Option<String>,
     pub findings: Vec<Finding>,
     pub repairs: Repairs,
 }
@@ -24,6 +25,7 @@ pub struct Report {
 const TITLE: [&str; 4] = ["title", "name", "heading", "headline"];
 const SUMMARY: [&str; 5] = ["summary", "description", "overview", "abstract", "report"];
 const RATING: [&str; 5] = ["rating", "score", "impact", "importance", "rank"];
+const RATING_EXPLANATION: [&str; 3] = ["ratingexplanation", "ratingreason", "impactexplanation"];
 const FINDINGS: [&str; 4] = ["findings", "keyfindings", "insights", "keyinsights"];
 const INSIGHT: [&str; 7] = ["summary", "title", "finding", "insight", "point", "name", "heading"];
 const EXPLANATION: [&str; 6] = ["explanation", "description", "details", "detail", "text", "evidence"];
@@ -94,9 +96,15 @@ fn member_text(members: &Map<String, Value>, names: &[&str]) -> Option<String> {
     names.iter().find_map(|name| text_of(member(members, &[name])?))
 }
 
-fn from_members(members: &Map<String, Value>) -> Option<Report> {
+pub(super) fn from_members(members: &Map<String, Value>) -> Option<Report> {
     let findings: Vec<Finding> = match member(members, &FINDINGS) {
         Some(Value::Array(items)) => items.iter().filter_map(finding).collect(),
+        Some(Value::String(text)) if text.trim_start().starts_with('[') => {
+            match json::find(text).map(|found| found.value) {
+                Some(Value::Array(items)) => items.iter().filter_map(finding).collect(),
+                _ => Vec::new(),
+            }
+        }
         Some(value) => finding(value).into_iter().collect(),
         None => Vec::new(),
     };
@@ -115,6 +123,7 @@ fn from_members(members: &Map<String, Value>) -> Option<Report> {
         title: title.unwrap_or_else(|| first_title(&summary).0),
         summary,
         rating: member_text(members, &RATING).and_then(|text| rating(&text)),
+        rating_explanation: member_text(members, &RATING_EXPLANATION),
         findings,
         repairs: Repairs::default(),
     })

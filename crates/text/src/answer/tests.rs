@@ -2,9 +2,14 @@ use super::*;
 use proptest::prelude::*;
 use serde_json::{Value, json as value};
 
+mod claims;
 mod extractions;
+mod formats;
 mod laws;
+mod queries;
+mod ready;
 mod reports;
+mod sums;
 
 fn names_of(repairs: Repairs) -> String {
     repairs.names().join(" ")

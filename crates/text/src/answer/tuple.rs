@@ -1,8 +1,11 @@
-//! Records of fields that marks part: `("entity"<|>NAME<|>…)##` of GraphRAG and of LightRAG up to 1.4, and the lines
-//! `entity<|#|>Name<|#|>…` of LightRAG since.
+//! Records of fields that marks part: `("entity"<|>NAME<|>…)##` of GraphRAG and of LightRAG up to 1.4, the claims of
+//! GraphRAG, which have no head, and the lines `entity<|#|>Name<|#|>…` of LightRAG since.
 
-use super::extraction::{Entity, Extraction, Relation, first_keyword};
-use super::{bare, number};
+use super::extraction::{Claim, Entity, Extraction, Relation, first_keyword, has_status};
+use super::{Format, bare, number, reason};
+
+/// How many fields a claim has: with the words of the text that say it, which a model may leave out.
+const CLAIM: usize = 8;
 
 /// The strength of a relation for which the model gave no number; that of GraphRAG.
 const STRENGTH: f64 = 1.0;
@@ -11,15 +14,19 @@ const STRENGTH: f64 = 1.0;
 enum Kind {
     Entity,
     Relation,
+    Claim,
     /// Keywords of the text; no record.
     Keywords,
+    /// A claim, if it has a status.
     Unknown,
 }
 
-const KINDS: [(&str, Kind); 4] = [
+const KINDS: [(&str, Kind); 6] = [
     ("entity", Kind::Entity),
     ("relationship", Kind::Relation),
     ("relation", Kind::Relation),
+    ("claim", Kind::Claim),
+    ("covariate", Kind::Claim),
     ("content_keywords", Kind::Keywords),
 ];
 
@@ -30,12 +37,18 @@ struct Row<'a> {
 }
 
 impl<'a> Row<'a> {
-    fn unknown() -> Self {
-        Row {
+    /// A row of no known kind, whose first field ends `chunk`, and what stands before it.
+    fn unknown(chunk: &'a str) -> (Self, &'a str) {
+        let line = chunk.trim_end().rfind('\n').map_or(0, |at| at + 1);
+        let start = chunk.rfind("##").map_or(line, |at| line.max(at + 2));
+        let (before, first) = chunk.split_at(start);
+        let inner = first.trim_start().strip_prefix(['(', '（']);
+        let row = Row {
             kind: Kind::Unknown,
-            bracket: false,
-            fields: Vec::new(),
-        }
+            bracket: inner.is_some(),
+            fields: vec![inner.unwrap_or(first)],
+        };
+        (row, before)
     }
 
     fn is_full(&self) -> bool {
@@ -43,8 +56,16 @@ impl<'a> Row<'a> {
             >= match self.kind {
                 Kind::Entity => 3,
                 Kind::Relation => 4,
-                Kind::Keywords | Kind::Unknown => 1,
+                Kind::Claim => CLAIM - 1,
+                Kind::Keywords => 1,
+                Kind::Unknown => 2,
             }
+    }
+
+    /// Whether a record with this head may follow.
+    fn ends_before(&self, head: &Head) -> bool {
+        // The type of a claim may be called so.
+        self.is_full() && (head.kind != Kind::Claim || self.fields.len() >= CLAIM - 1)
     }
 }
 
@@ -52,7 +73,10 @@ impl<'a> Row<'a> {
 pub(super) fn read(text: &str) -> Option<Extraction> {
     let (body, complete) = completed(text);
     let marks = marks(body);
-    let mut out = Extraction::default();
+    let mut out = Extraction {
+        format: Format::Tuple,
+        ..Extraction::default()
+    };
     // One damaged mark does not make another format.
     let lines = marks.iter().filter(|mark| mark.hash).count() * 2 >= marks.len();
     let mut row: Option<Row> = None;
@@ -62,7 +86,8 @@ pub(super) fn read(text: &str) -> Option<Extraction> {
         let first = at == 0;
         at = mark.end;
         out.repairs.broken |= mark.damaged;
-        let head = head(chunk).filter(|head| first || head.fresh || row.as_ref().is_none_or(Row::is_full));
+        let head =
+            head(chunk).filter(|head| first || head.fresh || row.as_ref().is_none_or(|row| row.ends_before(head)));
         if let Some(head) = head {
             if let Some(row) = row.take() {
                 finish(&mut out, row, &chunk[..head.start], lines, true);
@@ -83,7 +108,9 @@ pub(super) fn read(text: &str) -> Option<Extraction> {
                 if let Some(row) = row.take() {
                     finish(&mut out, row, chunk, lines, true);
                 }
-                row = Some(Row::unknown());
+                let (unknown, before) = Row::unknown(chunk);
+                out.repairs.fence |= first && !before.trim().is_empty();
+                row = Some(unknown);
             }
         }
     }
@@ -162,7 +189,7 @@ fn finish<'a>(out: &mut Extraction, mut row: Row<'a>, rest: &'a str, lines: bool
     let whole = row.is_full() && !(row.bracket && !closed && !ended);
     if !whole && !closed && !ended && row.kind != Kind::Keywords {
         out.repairs.broken = true;
-        return out.drop("cut");
+        return out.drop(reason::CUT);
     }
     let fields: Vec<&str> = row.fields.iter().map(|field| bare(field)).collect();
     let some = |text: &str| Some(text.to_owned()).filter(|text| !text.is_empty());
@@ -171,18 +198,20 @@ fn finish<'a>(out: &mut Extraction, mut row: Row<'a>, rest: &'a str, lines: bool
         predicate: first_keyword(keywords),
         object: object.to_owned(),
         description: some(description),
-        quote: None,
         strength,
+        ..Relation::default()
     };
-    let graded = |text: &str| Some(number(text).unwrap_or(STRENGTH));
     match (row.kind, lines, &fields[..]) {
         (Kind::Keywords, ..) => {}
-        (Kind::Unknown, ..) => out.drop("unknown kind"),
+        (Kind::Claim, ..) => claim(out, &fields),
+        (Kind::Unknown, ..) if has_status(&fields) => claim(out, &fields),
+        (Kind::Unknown, ..) => out.drop(reason::UNKNOWN_KIND),
         (Kind::Entity, true, [name, kind, description]) | (Kind::Entity, false, [name, kind, description, ..]) => {
             out.add_entity(Entity {
                 name: (*name).to_owned(),
                 kind: some(kind),
                 description: some(description),
+                ..Entity::default()
             });
         }
         // A relation under a wrong head, too.
@@ -194,13 +223,43 @@ fn finish<'a>(out: &mut Extraction, mut row: Row<'a>, rest: &'a str, lines: bool
             out.add_relation(relation(subject, object, keywords, description, number(last)));
         }
         (Kind::Relation, false, [subject, object, description, last]) => {
-            out.add_relation(relation(subject, object, "", description, graded(last)));
+            let strength = Some(graded(out, last));
+            out.add_relation(relation(subject, object, "", description, strength));
         }
         (Kind::Relation, false, [subject, object, description, keywords, .., last]) => {
-            out.add_relation(relation(subject, object, keywords, description, graded(last)));
+            let strength = Some(graded(out, last));
+            out.add_relation(relation(subject, object, keywords, description, strength));
         }
-        (_, true, [_, _, _, _, ..]) => out.drop("too many fields"),
-        _ => out.drop("too few fields"),
+        (_, true, [_, _, _, _, ..]) => out.drop(reason::TOO_MANY),
+        _ => out.drop(reason::TOO_FEW),
+    }
+}
+
+fn graded(out: &mut Extraction, text: &str) -> f64 {
+    number(text).unwrap_or_else(|| {
+        out.lose(reason::BAD_NUMBER);
+        STRENGTH
+    })
+}
+
+fn claim(out: &mut Extraction, fields: &[&str]) {
+    match fields {
+        [_, _, _, _, _, _, _, _, _, ..] => out.drop(reason::TOO_MANY),
+        [subject, object, kind, status, start, end, description, quote @ ..] => {
+            let some = |text: &&str| Some((*text).to_owned());
+            out.add_claim(Claim {
+                subject: (*subject).to_owned(),
+                object: some(object),
+                kind: some(kind),
+                status: some(status),
+                start: some(start),
+                end: some(end),
+                description: some(description),
+                quotes: quote.iter().filter_map(some).collect(),
+                ..Claim::default()
+            });
+        }
+        _ => out.drop(reason::TOO_FEW),
     }
 }
 

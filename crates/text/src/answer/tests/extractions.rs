@@ -1,7 +1,7 @@
 use super::*;
 
 /// Each entity as `name|kind|description`, each relation as `subject|predicate|object|description|strength|quote`.
-fn shown(read: &Extraction) -> Vec<String> {
+pub(super) fn shown(read: &Extraction) -> Vec<String> {
     let or = |text: &Option<String>| text.clone().unwrap_or("-".into());
     let entities = read.entities.iter();
     let entities = entities.map(|e| format!("{}|{}|{}", e.name, or(&e.kind), or(&e.description)));
@@ -16,7 +16,7 @@ fn shown(read: &Extraction) -> Vec<String> {
     entities.chain(relations).collect()
 }
 
-fn check(reply: &str, expected: &[&str], dropped: &[(&'static str, usize)], repairs: &str) {
+pub(super) fn check(reply: &str, expected: &[&str], dropped: &[(&'static str, usize)], repairs: &str) {
     let read = extraction(reply).unwrap_or_else(|e| panic!("{reply}: {e}"));
     assert_eq!(shown(&read), expected, "{reply}");
     assert_eq!(read.dropped.clone().into_iter().collect::<Vec<_>>(), dropped, "{reply}");

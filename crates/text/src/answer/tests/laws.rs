@@ -11,6 +11,16 @@ fn read_all(reply: &str) {
     let _ = json(reply).map(|(value, _)| extraction_value(&value));
     let _ = extraction(reply);
     let _ = report(reply);
+    let _ = read(reply, Format::Auto);
+}
+
+/// Everything that reads a format or an answer of a search.
+fn read_each(payload: &str) {
+    for name in Format::NAMES {
+        let _ = read(payload, Format::parse(name).unwrap());
+    }
+    let _ = (points(payload), keywords(payload), relevance(payload));
+    let _ = (primer(payload), yes(payload));
 }
 
 #[test]
@@ -82,7 +92,7 @@ fn hostile_replies_are_read_in_linear_time() {
             let start = Instant::now();
             read_all(&reply);
             let took = start.elapsed();
-            assert!(took < Duration::from_secs(2), "{part:?} {tail:?} took {took:?}");
+            assert!(took < Duration::from_secs(5), "{part:?} {tail:?} took {took:?}");
         }
     }
 }
@@ -111,10 +121,136 @@ fn reply() -> impl Strategy<Value = Value> {
         })
 }
 
+#[test]
+fn hostile_payloads_are_read_in_linear_time() {
+    for part in [
+        "(A<|>",
+        "(A<|>NONE<|>T<|>TRUE<|>",
+        "(A<|>N<|>T<|>TRUE<|>N<|>N<|>d<|>q)##",
+        "claim<|>",
+        "A<|>\n",
+        ",",
+        "a,",
+        "a,b,c\n",
+        "\",",
+        "subject,object\n",
+        "{\"triples\":[",
+        "{\"source_key\":\"k\",\"triples\":[",
+        "{\"docs\":[{\"passage\":\"p\",\"extracted_triples\":[",
+        "[[\"a\",\"p\",\"b\",\"k\"],",
+        "{\"properties\":",
+        "<graphml>",
+        "<graphml><node>",
+        "<graphml><node id='a'><data key='",
+        "<graphml><node id='a'><data>",
+        "<graphml><![CDATA[",
+        "<![CDATA[]]>",
+        "<key id='a' attr.name='b'><node id='c'/>",
+        "<!DOCTYPE a [<!ENTITY b '",
+        "&b;",
+    ] {
+        let payload = part.repeat(1_000_000 / part.len());
+        let first = part.trim_start_matches('(').chars().next();
+        let formats = match first {
+            Some('{' | '[') => &[Format::Auto, Format::Json, Format::Hipporag][..],
+            Some('<' | '&') => &[Format::Auto, Format::Graphml, Format::Xml],
+            Some('A' | 'c') => &[Format::Auto, Format::Tuple],
+            _ => &[Format::Auto, Format::Csv],
+        };
+        for format in formats {
+            let start = Instant::now();
+            let _ = read(&payload, *format);
+            let took = start.elapsed();
+            assert!(took < Duration::from_secs(5), "{part:?} {format:?} took {took:?}");
+        }
+    }
+}
+
+/// Records that a short id or a short list lets refer to long ones, or that are many in one place.
+#[test]
+fn ready_data_is_read_in_linear_time() {
+    let many = |part: &str, length: usize| part.repeat(length / part.len());
+    let long = "n".repeat(500_000);
+    for (payload, format) in [
+        (
+            format!(
+                r#"{{"nodes":[{{"id":0,"name":"{long}"}}],"links":[{}{{}}]}}"#,
+                many(r#"{"source":0,"target":0},"#, 500_000)
+            ),
+            Format::Networkx,
+        ),
+        (
+            format!(
+                r#"{{"source_key":"{long}","triples":[{}[]]}}"#,
+                many(r#"["a","p","b"],"#, 500_000)
+            ),
+            Format::Json,
+        ),
+        (
+            format!(
+                r#"[{{"idx":"{long}","passage":"p","extracted_triples":[{}[]]}}]"#,
+                many(r#"["a","p","b"],"#, 500_000)
+            ),
+            Format::Hipporag,
+        ),
+        (
+            format!(
+                r#"{{"entities":[{}0],"communities":[{{"community":0,"entity_ids":[{}1]}}]}}"#,
+                many(r#"{"id":1,"title":"a"},"#, 500_000),
+                many("1,", 500_000)
+            ),
+            Format::Graphrag,
+        ),
+        (
+            format!(
+                r#"[{{"name":"a",{}"z":{{}}}}]"#,
+                (0..60_000).map(|at| format!("\"k{at}\":1,")).collect::<String>()
+            ),
+            Format::Json,
+        ),
+        (
+            format!(
+                r#"[{{"name":"a","properties":{{{}"z":1}}}}]"#,
+                (0..60_000).map(|at| format!("\"k{at}\":1,")).collect::<String>()
+            ),
+            Format::Json,
+        ),
+        (
+            format!("subject,object,{}\n{}", many("a,", 500_000), many("a,b\n", 500_000)),
+            Format::Csv,
+        ),
+        (
+            format!("subject,object,{long}\n{}", many("a,b,c\n", 500_000)),
+            Format::Csv,
+        ),
+        (
+            format!(
+                "<graphml><key id='k' attr.name='name'><default>{long}</default></key>{}</graphml>",
+                many("<node id='a'/>", 500_000)
+            ),
+            Format::Graphml,
+        ),
+        (
+            format!(
+                "<graphml><key id='k' attr.name='{long}'/>{}</graphml>",
+                many("<node><data key='k'>b</data></node>", 500_000)
+            ),
+            Format::Graphml,
+        ),
+        (many("(A<|>N<|>T<|>TRUE<|>N<|>N<|>d<|>q)##", 1_000_000), Format::Tuple),
+    ] {
+        let start = Instant::now();
+        let _ = read(&payload, format);
+        let took = start.elapsed();
+        assert!(took < Duration::from_secs(5), "{} took {took:?}", &payload[..80]);
+    }
+}
+
 proptest! {
     #[test]
-    fn nothing_panics(reply in "\\PC{0,60}|.{0,60}|([{}\\[\\]\"'“”,:\\\\/#*<>|()`\n ]|entity|relation|think|a|1|true|name|\\\\u0000|\\\\ud800){0,40}") {
+    fn nothing_panics(reply in "\\PC{0,60}|.{0,60}|([{}\\[\\]\"'“”,:\\\\/#*<>|()`\n ]|entity|relation|think|a|1|true|name|claim|TRUE|<graphml>|<node id='|<data key=|<!\\[CDATA\\[|\"triples\":|\\\\u0000|\\\\ud800){0,40}") {
         read_all(&reply);
+        read_each(&reply);
     }
 
     #[test]

@@ -39,6 +39,7 @@ fn reports_in_json_and_xml() {
             title: "T".into(),
             summary: "S".into(),
             rating: Some(rating),
+            rating_explanation: reply.contains("rating_explanation").then(|| "R".into()),
             findings: findings.clone(),
             ..Report::default()
         };
