@@ -226,8 +226,8 @@ impl<'a> Groups<'a> {
     ///
     /// The closest pairs first, each group once a round, until none is left.
     pub fn unite(&mut self, space: Option<&Space>, crew: &Crew, tick: &mut dyn FnMut()) {
+        let mut near = self.near(space, crew, tick);
         for _ in 0..UNITING {
-            let near = self.near(space, crew, tick);
             // The mean cosine of two different rows of a group.
             let within: Vec<f32> = self
                 .rows
@@ -269,6 +269,11 @@ impl<'a> Groups<'a> {
                 if !taken[a] && !taken[b] {
                     (taken[a], taken[b]) = (true, true);
                     self.absorb(a, b);
+                    let more = std::mem::take(&mut near[b]);
+                    near[a].extend(more);
+                    near[a].retain(|&other| other as usize != a);
+                    near[a].sort_unstable();
+                    near[a].dedup();
                     united += 1;
                 }
             }
