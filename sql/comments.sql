@@ -73,6 +73,12 @@ COMMENT ON FUNCTION @extschema@.graph_add(text, text, text, text, text, bigint, 
 With document_id it is evidence of that document: quote must stand in it (else the first sentence with both names is taken), and it goes when the document goes; weight is then the number of blocks.
 Without, it is stated by hand and stays; weight (default 1) is yours. Errors: P0002 no such document, 22023 for a quote that is not found.';
 
+COMMENT ON FUNCTION @extschema@.graph_import(text, text, text, bigint) IS
+'Takes in what a model has answered or another tool has extracted: entities, relations and claims. What comes again is not written twice.
+payload: in one of the formats tuple, json, xml (replies of models), graphrag, lightrag, hipporag, networkx, graphml, csv (ready graphs); auto recognises it.
+A record that names a document (source_key, or the key or text of a passage) or a block (block_id, or the argument for all) is evidence there, at its quote, else at the first sentence with both names; the weight of a relation is then the number of blocks. Others are stated by hand, with their weight or 1; those of equal names add up.
+Columns: entities, relations and claims of the payload, new or not; dropped records; reasons (how many records were dropped or flagged, by reason). Errors: 22P02 a payload that cannot be read, 22023 an unknown format, P0002 no such block.';
+
 COMMENT ON FUNCTION @extschema@.graph_resolve(text, float8) IS
 'Proposes entities that may be one, by their names (initials, contained name, spelling, word order, plural, title, transliteration) and by the neighbours that they share; changes nothing. graph_merge(collection, keep, alias) does what you agree to.
 Never proposed are names that differ in a number, a version, a year, a numeral or an opposite (north, south). Of names that are near by way of a third alone only the nearest are put together.

@@ -16,6 +16,11 @@ CREATE FUNCTION @extschema@.graph_add(
     weight float8 DEFAULT NULL)
 RETURNS bigint LANGUAGE c VOLATILE COST 1000 AS 'MODULE_PATHNAME', 'graph_add_wrapper';
 
+CREATE FUNCTION @extschema@.graph_import(
+    collection text, payload text, format text DEFAULT 'auto', block_id bigint DEFAULT NULL)
+RETURNS TABLE (entities bigint, relations bigint, claims bigint, dropped bigint, reasons jsonb)
+LANGUAGE c VOLATILE COST 100000 ROWS 1 AS 'MODULE_PATHNAME', 'graph_import_wrapper';
+
 CREATE FUNCTION @extschema@.graph_resolve(collection text, threshold float8 DEFAULT 0.9)
 RETURNS TABLE (
     keep text, alias text, score float8, reason text, shared bigint, keep_documents bigint, alias_documents bigint)

@@ -13,7 +13,7 @@ use crate::pg::json::Json;
 use crate::pg::tick;
 
 /// The greatest weight of a relation: sums of many stay finite in single precision.
-const MAX_WEIGHT: f64 = 1e30;
+pub const MAX_WEIGHT: f64 = 1e30;
 
 /// SQL: `graph_add(collection, subject, predicate, object, description, document_id, properties, quote, weight)`.
 #[pg_extern(sql = false)]

@@ -5,6 +5,7 @@ use pgrx::prelude::*;
 
 use super::found::{Block, Found};
 use super::merge::{Touched, recount};
+use super::write::write;
 use crate::collection::Collection;
 use crate::error::{Result, sql};
 use crate::model::{self, Answer, Asking, Item, Ledger, prompts};
@@ -156,7 +157,8 @@ impl Blocks {
             }
         }
         let waiting = ledger.waiting - before;
-        write(collection, &read, found, &mut self.touched)?;
+        unwrite(collection, &read, &mut self.touched)?;
+        write(collection, found, false, &mut self.touched)?;
         // Not all rows: a statement that commits meanwhile may have recorded more.
         let sql = "DELETE FROM {s}.change WHERE \"table\" = 'block' AND key IN (SELECT unnest($1::bigint[])::text)";
         collection.execute(sql, &[read.clone().into()])?;
@@ -180,13 +182,8 @@ impl Blocks {
     }
 }
 
-/// Writes what the blocks `ids` say, in place of what was written of them before.
-fn write(collection: &Collection, ids: &[i64], found: Found, touched: &mut Touched) -> Result<()> {
-    let Found {
-        mentions,
-        evidence,
-        names,
-    } = found;
+/// Removes what was found in the blocks `ids` before.
+fn unwrite(collection: &Collection, ids: &[i64], touched: &mut Touched) -> Result<()> {
     let sql = "DELETE FROM {s}.mention WHERE block_id = ANY ($1) AND NOT given RETURNING entity_id";
     touched
         .entities
@@ -195,83 +192,5 @@ fn write(collection: &Collection, ids: &[i64], found: Found, touched: &mut Touch
     touched
         .relations
         .extend(collection.returning(sql, &[ids.to_vec().into()], |row| row.need::<i64>(1))?);
-
-    let (keys, shown): (Vec<String>, Vec<String>) = names.into_iter().unzip();
-    let sql = "INSERT INTO {s}.entity (key, name, given) \
-               SELECT u.key, u.name, false FROM unnest($1::text[], $2::text[]) WITH ORDINALITY AS u (key, name, n) \
-               WHERE NOT EXISTS (SELECT FROM {s}.entity_alias a WHERE a.key = u.key) ORDER BY u.n \
-               ON CONFLICT (key) DO NOTHING";
-    collection.execute(sql, &[keys.into(), shown.into()])?;
-    let sql = "INSERT INTO {s}.mention (key, name, entity_id, block_id, document_id, type, description, start_char, end_char, given) \
-               SELECT u.key, u.name, coalesce(a.entity_id, e.id), u.block, u.document, u.kind, u.description, u.start, u.end, false \
-               FROM unnest($1::text[], $2::text[], $3::text[], $4::bigint[], $5::bigint[], $6::int[], $7::int[], $8::text[]) \
-                    WITH ORDINALITY AS u (key, name, kind, block, document, start, \"end\", description, n) \
-               LEFT JOIN {s}.entity_alias a ON a.key = u.key LEFT JOIN {s}.entity e ON e.key = u.key \
-               ORDER BY u.n RETURNING entity_id";
-    let args = [
-        mentions.key.into(),
-        mentions.name.into(),
-        mentions.kind.into(),
-        mentions.block.into(),
-        mentions.document.into(),
-        mentions.start.into(),
-        mentions.end.into(),
-        mentions.description.into(),
-    ];
-    touched
-        .entities
-        .extend(collection.returning(sql, &args, |row| row.need::<i64>(1))?);
-
-    // A relation that is known from documents alone starts with no weight; recount() gives it.
-    let resolved = "LEFT JOIN {s}.entity_alias sa ON sa.key = u.subject LEFT JOIN {s}.entity s ON s.key = u.subject \
-                    LEFT JOIN {s}.entity_alias oa ON oa.key = u.object LEFT JOIN {s}.entity o ON o.key = u.object";
-    let sql = format!(
-        "INSERT INTO {{s}}.relation (source_id, predicate, predicate_key, target_id, weight) \
-         SELECT source, predicate, predicate_key, target, 0 FROM ( \
-           SELECT DISTINCT ON (source, predicate_key, target) coalesce(sa.entity_id, s.id) AS source, u.predicate, \
-                  u.predicate_key, coalesce(oa.entity_id, o.id) AS target, u.n \
-           FROM unnest($1::text[], $2::text[], $3::text[], $4::text[]) \
-                WITH ORDINALITY AS u (subject, predicate_key, predicate, object, n) {resolved} \
-           ORDER BY source, predicate_key, target, u.n) t \
-         ORDER BY n ON CONFLICT (source_id, predicate_key, target_id) DO NOTHING"
-    );
-    let args = [
-        evidence.subject_key.clone().into(),
-        evidence.predicate_key.clone().into(),
-        evidence.predicate.clone().into(),
-        evidence.object_key.clone().into(),
-    ];
-    collection.execute(&sql, &args)?;
-    let sql = format!(
-        "INSERT INTO {{s}}.evidence (relation_id, subject_key, subject_name, predicate, object_key, object_name, block_id, \
-                                     document_id, quote, start_char, end_char, description, strength, given) \
-         SELECT r.id, u.subject, u.subject_name, u.predicate, u.object, u.object_name, u.block, u.document, u.quote, u.start, u.end, \
-                u.description, u.strength, false \
-         FROM unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::text[], $6::text[], $7::bigint[], $8::bigint[], \
-                     $9::text[], $10::int[], $11::int[], $12::text[], $13::float8[]) \
-              WITH ORDINALITY AS u (subject, predicate_key, predicate, object, subject_name, object_name, block, document, \
-                                    quote, start, \"end\", description, strength, n) {resolved} \
-         JOIN {{s}}.relation r ON r.source_id = coalesce(sa.entity_id, s.id) AND r.predicate_key = u.predicate_key \
-              AND r.target_id = coalesce(oa.entity_id, o.id) \
-         ORDER BY u.n RETURNING relation_id"
-    );
-    let args = [
-        evidence.subject_key.into(),
-        evidence.predicate_key.into(),
-        evidence.predicate.into(),
-        evidence.object_key.into(),
-        evidence.subject.into(),
-        evidence.object.into(),
-        evidence.block.into(),
-        evidence.document.into(),
-        evidence.quote.into(),
-        evidence.start.into(),
-        evidence.end.into(),
-        evidence.description.into(),
-        evidence.strength.into(),
-    ];
-    touched
-        .relations
-        .extend(collection.returning(&sql, &args, |row| row.need::<i64>(1))?);
     Ok(())
 }

@@ -11,7 +11,7 @@ use crate::pg::tick;
 pub const MAX_KEY_BYTES: usize = 2000;
 
 /// What a relation is called that has no name.
-const UNNAMED: &str = "related_to";
+pub const UNNAMED: &str = "related_to";
 
 /// A block as extraction reads it.
 pub struct Block {
@@ -27,7 +27,7 @@ pub struct Mentions {
     pub name: Vec<String>,
     pub kind: Vec<Option<String>>,
     pub description: Vec<Option<String>>,
-    pub block: Vec<i64>,
+    pub block: Vec<Option<i64>>,
     pub document: Vec<i64>,
     pub start: Vec<Option<i32>>,
     pub end: Vec<Option<i32>>,
@@ -41,13 +41,15 @@ pub struct Evidence {
     pub predicate: Vec<String>,
     pub object_key: Vec<String>,
     pub object: Vec<String>,
-    pub block: Vec<i64>,
+    pub block: Vec<Option<i64>>,
     pub document: Vec<i64>,
     pub quote: Vec<Option<String>>,
     pub start: Vec<Option<i32>>,
     pub end: Vec<Option<i32>>,
     pub description: Vec<Option<String>>,
     pub strength: Vec<Option<f64>>,
+    /// JSON objects as texts.
+    pub properties: Vec<Option<String>>,
 }
 
 /// The rows of some blocks.
@@ -59,25 +61,44 @@ pub struct Found {
     pub names: BTreeMap<String, String>,
 }
 
-/// One name in a block.
-struct Mention {
-    name: String,
-    kind: Option<String>,
-    description: Option<String>,
-    place: Option<(i32, i32)>,
+/// Where something is said: a block, or only its document is known.
+#[derive(Clone, Copy)]
+pub struct Spot {
+    pub block: Option<i64>,
+    pub document: i64,
+    /// Where the block starts in its document, in characters.
+    pub start: i32,
+}
+
+impl Spot {
+    pub fn of(block: &Block) -> Spot {
+        Spot {
+            block: Some(block.id),
+            document: block.document,
+            start: block.start,
+        }
+    }
+}
+
+/// One name in a block; its place is in characters of it.
+pub struct Mention {
+    pub name: String,
+    pub kind: Option<String>,
+    pub description: Option<String>,
+    pub place: Option<(i32, i32)>,
 }
 
 /// One relation in a block.
-struct Stated {
-    subject: String,
-    predicate: String,
-    object: String,
-    description: Option<String>,
-    strength: Option<f64>,
-    quote: Option<(String, i32, i32)>,
+pub struct Stated {
+    pub subject: String,
+    pub predicate: String,
+    pub object: String,
+    pub description: Option<String>,
+    pub strength: Option<f64>,
+    pub quote: Option<(String, i32, i32)>,
 }
 
-fn usable(key: &str) -> bool {
+pub fn usable(key: &str) -> bool {
     !key.is_empty() && key.len() <= MAX_KEY_BYTES
 }
 
@@ -178,6 +199,15 @@ impl Found {
     }
 
     fn mention(&mut self, block: &Block, mention: Mention) {
+        self.mention_at(Spot::of(block), mention);
+    }
+
+    fn relation(&mut self, block: &Block, stated: Stated) {
+        self.relation_at(Spot::of(block), stated, None);
+    }
+
+    /// Adds a mention, unless its name is none.
+    pub fn mention_at(&mut self, spot: Spot, mention: Mention) {
         let key = fold::name(&mention.name);
         if !usable(&key) {
             return;
@@ -188,13 +218,14 @@ impl Found {
         rows.name.push(mention.name);
         rows.kind.push(mention.kind);
         rows.description.push(mention.description);
-        rows.block.push(block.id);
-        rows.document.push(block.document);
-        rows.start.push(mention.place.map(|(start, _)| block.start + start));
-        rows.end.push(mention.place.map(|(_, end)| block.start + end));
+        rows.block.push(spot.block);
+        rows.document.push(spot.document);
+        rows.start.push(mention.place.map(|(start, _)| spot.start + start));
+        rows.end.push(mention.place.map(|(_, end)| spot.start + end));
     }
 
-    fn relation(&mut self, block: &Block, stated: Stated) {
+    /// Adds a relation between two names that are mentioned, with `properties`, a JSON object.
+    pub fn relation_at(&mut self, spot: Spot, stated: Stated, properties: Option<String>) {
         let (subject, object) = (fold::name(&stated.subject), fold::name(&stated.object));
         let predicate = fold::predicate(&stated.predicate);
         if !usable(&predicate) || !self.names.contains_key(&subject) || !self.names.contains_key(&object) {
@@ -207,8 +238,9 @@ impl Found {
         rows.predicate.push(stated.predicate);
         rows.object_key.push(object);
         rows.object.push(stated.object);
-        rows.block.push(block.id);
-        rows.document.push(block.document);
+        rows.block.push(spot.block);
+        rows.document.push(spot.document);
+        rows.properties.push(properties);
         rows.description.push(stated.description);
         rows.strength
             .push(stated.strength.filter(|strength| strength.is_finite()));
@@ -217,7 +249,7 @@ impl Found {
             None => (None, None),
         };
         rows.quote.push(quote);
-        rows.start.push(place.map(|(start, _)| block.start + start));
-        rows.end.push(place.map(|(_, end)| block.start + end));
+        rows.start.push(place.map(|(start, _)| spot.start + start));
+        rows.end.push(place.map(|(_, end)| spot.start + end));
     }
 }

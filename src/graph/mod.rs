@@ -6,12 +6,14 @@ mod communities;
 mod extract;
 mod found;
 mod global;
+mod import;
 mod local;
 mod merge;
 mod report;
 mod resolve;
 mod trigger;
 mod unknown;
+mod write;
 
 pub use add::check_length;
 pub use communities::{find_again, needs_communities};

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use graphrag_text::{fold, names};
+use graphrag_text::names;
 use pgrx::PgSqlErrorCode;
 
 use crate::collection::{Collection, quoted};
@@ -43,16 +43,15 @@ pub fn hint(collection: &Collection, name: &str, scope: Option<&Scope>) -> Resul
             scope.map_or("true", Scope::on_document)
         ),
     };
-    let mut names: HashMap<String, String> = HashMap::new();
+    let mut shown: HashMap<String, String> = HashMap::new();
     let mut args = vec![COMPARED.into()];
     args.extend(scope.into_iter().flat_map(|scope| [scope.filter(), scope.documents()]));
     collection.stream(&sql, &args, |row| {
-        names.insert(row.need(1)?, row.need(2)?);
+        shown.insert(row.need(1)?, row.need(2)?);
         Ok(())
     })?;
-    let keys: Vec<&str> = names.keys().map(String::as_str).collect();
-    let near = names::nearest(&fold::name(name), &keys, OFFERED);
-    let near: Vec<String> = near.iter().map(|&key| quoted(&names[key])).collect();
+    let near = names::nearest(name, shown.keys().map(String::as_str), OFFERED);
+    let near: Vec<String> = near.iter().map(|&key| quoted(&shown[key])).collect();
     Ok(match near.split_last() {
         None => None,
         Some((last, [])) => Some(format!("Did you mean {last}?")),

@@ -74,10 +74,9 @@ pub fn bisect(
         },
     );
     let mut groups = Groups::new(vectors, sizes, limits, parts.concat(), crew, tick);
-    groups.refine(space.as_ref(), crew, tick);
-    groups.unite(space.as_ref(), crew, tick);
-    groups.refine(space.as_ref(), crew, tick);
-    let near = groups.near(space.as_ref(), crew, tick);
+    let near = groups.refine(space.as_ref(), crew, tick);
+    groups.unite(near, tick);
+    let near = groups.refine(space.as_ref(), crew, tick);
     groups.settle(&near, tick);
     let mut clusters = groups.soften(&near, crew, tick);
     clusters.extend(in_order(&undirected, sizes, limits));

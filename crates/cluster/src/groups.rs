@@ -191,42 +191,41 @@ impl<'a> Groups<'a> {
         Near::new(&centers, seed, tick)
     }
 
-    /// For each group, those whose centres are nearest, without itself; of many those that are near in the space.
+    /// For each group, those whose centres are nearest, without itself; of many rows' groups those that are nearest in the space.
     pub fn near(&self, space: Option<&Space>, crew: &Crew, tick: &mut dyn FnMut()) -> Vec<Vec<u32>> {
-        let dim = self.vectors.dim();
-        let scale = |square: f32| if square > 0.0 { square.sqrt().recip() } else { 0.0 };
-        let lists = space.map(|space| (space, self.listed(space, 0, tick)));
+        let lists = match space {
+            Some(space) => self.listed(space, 0, tick),
+            None => Near::all(self.rows.len(), |group| self.center(group)),
+        };
         let mut near = vec![vec![]; self.rows.len()];
         crew.share(
             tick,
             near.iter_mut().enumerate(),
             Found::default,
             |found, (group, near), pace| {
-                let score =
-                    |other: u32| dot(self.sum(group), self.sum(other as usize)) * scale(self.squares[other as usize]);
-                let but = |other: &u32| *other as usize != group;
-                *near = match &lists {
-                    Some((space, lists)) => {
-                        pace.step(lists.work(space) + 2 * NEAR * dim)?;
-                        let candidates = lists.best(&space.project(self.sum(group)), 2 * NEAR, found);
-                        highest(candidates.iter().map(|&(_, other)| other).filter(but), NEAR, score)
-                    }
-                    None => {
-                        pace.step(self.rows.len() * dim)?;
-                        highest((0..self.rows.len() as u32).filter(but), NEAR, score)
-                    }
-                };
+                let row = space.map_or_else(|| self.center(group), |space| space.project(self.sum(group)));
+                pace.step(lists.work(row.len()))?;
+                let best = lists.best(&row, NEAR + 1, found).iter().map(|&(_, other)| other);
+                near.extend(best.filter(|&other| other as usize != group).take(NEAR));
                 Ok(())
             },
         );
         near
     }
 
+    /// The sum at unit length.
+    fn center(&self, group: usize) -> Vec<f32> {
+        let scale = match self.squares[group] > 0.0 {
+            true => self.squares[group].sqrt().recip(),
+            false => 0.0,
+        };
+        self.sum(group).iter().map(|x| x * scale).collect()
+    }
+
     /// Puts groups together that were cut apart: those with room for each other whose rows are nearly as close to the other's as to their own.
     ///
     /// The closest pairs first, each group once a round, until none is left.
-    pub fn unite(&mut self, space: Option<&Space>, crew: &Crew, tick: &mut dyn FnMut()) {
-        let mut near = self.near(space, crew, tick);
+    pub fn unite(&mut self, mut near: Vec<Vec<u32>>, tick: &mut dyn FnMut()) {
         for _ in 0..UNITING {
             // The mean cosine of two different rows of a group.
             let within: Vec<f32> = self
@@ -299,8 +298,8 @@ impl<'a> Groups<'a> {
     /// Moves rows, as long as that brings them closer to the centres of their groups in sum, to groups that have room. No group of two or more loses its second row.
     ///
     /// The first round looks at all near groups of each row, the others at those few that were best then.
-    /// Source: the exchange rule of Hartigan (1975), for directions.
-    pub fn refine(&mut self, space: Option<&Space>, crew: &Crew, tick: &mut dyn FnMut()) {
+    /// Answers the near groups that it has looked at. Source: the exchange rule of Hartigan (1975), for directions.
+    pub fn refine(&mut self, space: Option<&Space>, crew: &Crew, tick: &mut dyn FnMut()) -> Vec<Vec<u32>> {
         let near = self.near(space, crew, tick);
         let mut choices: Vec<[u32; CHOICES]> = Vec::new();
         for _ in 0..ROUNDS {
@@ -321,6 +320,7 @@ impl<'a> Groups<'a> {
                 break;
             }
         }
+        near
     }
 
     /// Where rows would rather be, those that gain most first. Fills `choices`, by row, if it is empty.

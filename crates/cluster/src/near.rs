@@ -1,6 +1,5 @@
 //! Which of many centres are near a row, without looking at all of them.
 
-use crate::space::Space;
 use graphrag_linear::{LANES, Lane, products, splitmix64};
 
 /// Centres that a row is compared with, about, if there are more.
@@ -112,6 +111,16 @@ impl Near {
         }
     }
 
+    /// One list of `count` centres, all of which are looked at.
+    pub fn all(count: usize, center: impl Fn(usize) -> Vec<f32>) -> Self {
+        let dim = if count > 0 { center(0).len() } else { 0 };
+        Self {
+            probes: 1,
+            heads: List::new(vec![0], |_| vec![0.0; dim]),
+            lists: vec![List::new((0..count as u32).collect(), |at| center(at as usize))],
+        }
+    }
+
     /// The `count` centres nearest to `row`, which is of the space, of those that are looked at.
     pub fn best<'f>(&self, row: &[f32], count: usize, found: &'f mut Found) -> &'f [(f32, u32)] {
         found.heads.clear();
@@ -123,9 +132,10 @@ impl Near {
         &found.best
     }
 
-    /// Multiplications for one row, about.
-    pub fn work(&self, space: &Space) -> usize {
-        (self.lists.len() + LOOKED_AT) * space.dim()
+    /// Multiplications for one row of `dim` values, about.
+    pub fn work(&self, dim: usize) -> usize {
+        let centers: usize = self.lists.iter().map(|list| list.ids.len()).sum();
+        (self.lists.len() + centers * self.probes / self.lists.len().max(1)) * dim
     }
 }
 
@@ -133,6 +143,7 @@ impl Near {
 mod tests {
     use super::*;
     use crate::bisect::tests::{crew, planted};
+    use crate::space::Space;
     use crate::vectors::dot;
 
     fn centers(count: usize) -> Vec<Vec<f32>> {

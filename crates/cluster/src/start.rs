@@ -72,7 +72,7 @@ fn assigned(
     let tasks = rows.chunks(CHUNK).zip(chosen.chunks_mut(CHUNK));
     crew.share(tick, tasks, Found::default, |found, (rows, chosen), pace| {
         for (&row, chosen) in rows.iter().zip(chosen) {
-            pace.step(near.work(space) + COMPARED * vectors.dim())?;
+            pace.step(near.work(space.dim()) + COMPARED * vectors.dim())?;
             let score = |group: u32| dot(groups.sum(group as usize), vectors.row(row)) * scales[group as usize];
             let best = near
                 .best(space.row(row), COMPARED, found)

@@ -85,11 +85,34 @@ impl Loose {
 
 /// The first sentence of a text that holds both names, which are folded.
 pub fn sentence(text: &str, names: [&str; 2], tick: &mut dyn FnMut()) -> Option<Range<usize>> {
-    sentences::sentences(text).into_iter().find(|range| {
-        tick();
-        let sentence = fold::name(&text[range.clone()]);
-        names.iter().all(|name| whole_words(&sentence, name).is_some())
-    })
+    Sentences::new(text, tick).with(&names, tick)
+}
+
+/// The sentences of a text, folded once for many names.
+pub struct Sentences {
+    folded: Vec<(Range<usize>, String)>,
+}
+
+impl Sentences {
+    pub fn new(text: &str, tick: &mut dyn FnMut()) -> Sentences {
+        let fold = |range: Range<usize>| {
+            tick();
+            let folded = fold::name(&text[range.clone()]);
+            (range, folded)
+        };
+        Sentences {
+            folded: sentences::sentences(text).into_iter().map(fold).collect(),
+        }
+    }
+
+    /// The first sentence that holds all of the names, which are folded.
+    pub fn with(&self, names: &[&str], tick: &mut dyn FnMut()) -> Option<Range<usize>> {
+        let found = self.folded.iter().find(|(_, sentence)| {
+            tick();
+            names.iter().all(|name| whole_words(sentence, name).is_some())
+        });
+        found.map(|(range, _)| range.clone())
+    }
 }
 
 /// Where a text holds a name as whole words. Where words are not parted by spaces any place will do.
