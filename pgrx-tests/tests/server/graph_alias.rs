@@ -6,7 +6,7 @@ use postgres::Client;
 use crate::support::{failure, list, one, run};
 
 /// All of the graph, by names rather than ids.
-fn graph(client: &mut Client) -> Vec<String> {
+pub fn graph(client: &mut Client) -> Vec<String> {
     list(
         client,
         "SELECT line FROM ( \
@@ -25,7 +25,7 @@ fn graph(client: &mut Client) -> Vec<String> {
 }
 
 /// Degrees and weights, recounted by plain SQL; nothing if all are right.
-fn miscounted(client: &mut Client) -> i64 {
+pub fn miscounted(client: &mut Client) -> i64 {
     one(
         client,
         "SELECT (SELECT count(*) FROM kb.relation r WHERE weight <> coalesce(nullif((SELECT count(DISTINCT (e.block_id, e.document_id)) \

@@ -34,6 +34,12 @@ fn right(function: &str, argument: &str, kind: &str) -> &'static str {
         (_, "partition_by", _) => "'{}'",
         (_, "language", _) => "'english'",
         (_, "settings" | "metadata" | "filter" | "properties", _) => "'{}'",
+        ("graph_import", "format", _) => "'auto'",
+        ("graph_import", "payload", _) => "'[]'",
+        ("graph_import", "block_id", _) => "1",
+        (_, "keep" | "alias", _) => "'Anna Ahl'",
+        (_, "aliases", _) => "'{Anna Ahl}'::text[]",
+        (_, "threshold", _) => "0.9",
         (_, "format", _) => "'markdown'",
         (_, "block_tokens" | "leaf_tokens", _) => "100",
         ("rag_chunk", "overlap", _) | (_, "level", _) => "0",
@@ -70,6 +76,7 @@ fn may_be_null(function: &str, argument: &str) -> bool {
             )
             | ("raptor_tree", "node_id" | "depth")
             | ("graph_add", "description" | "document_id" | "quote" | "weight")
+            | ("graph_import", "block_id")
             | ("graph_summarize", "level")
             | ("graph_global", "k" | "level" | "documents")
             | ("graph_local" | "rag_ask", "documents")
