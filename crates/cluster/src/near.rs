@@ -54,10 +54,20 @@ impl List {
     fn scan(&self, row: &[f32], count: usize, found: &mut Vec<(f32, u32)>) {
         for (ids, lanes) in self.ids.chunks(2 * LANES).zip(self.lanes.chunks_exact(2)) {
             let [sums] = products([row], [&lanes[0], &lanes[1]]);
-            for (x, &id) in sums.iter().flat_map(|lane| lane.0).zip(ids) {
-                if found.len() < count || found.last().is_some_and(|last| x > last.0) {
-                    found.truncate(count - 1);
-                    found.insert(found.partition_point(|other| other.0 >= x), (x, id));
+            for (lane, ids) in sums.iter().zip(ids.chunks(LANES)) {
+                // Most lanes hold nothing that is near enough.
+                let most = lane
+                    .0
+                    .iter()
+                    .fold(f32::NEG_INFINITY, |most, &x| if x > most { x } else { most });
+                if found.len() == count && found.last().is_some_and(|last| most <= last.0) {
+                    continue;
+                }
+                for (&x, &id) in lane.0.iter().zip(ids) {
+                    if found.len() < count || found.last().is_some_and(|last| x > last.0) {
+                        found.truncate(count - 1);
+                        found.insert(found.partition_point(|other| other.0 >= x), (x, id));
+                    }
                 }
             }
         }
