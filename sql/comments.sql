@@ -66,7 +66,8 @@ Columns: node_id, parent_id (on this way), level (0 = leaf), depth (1 = where th
 COMMENT ON FUNCTION @extschema@.graph_extract(text) IS
 'Reads the blocks that were not read yet and writes what they say of entities and relations, with the verbatim sentence and its offsets as evidence.
 builtin:cooccurrence finds noun phrases by capitals, repetition and stop words, and links those of one sentence; the words between them are the predicate.
-Columns: blocks read, entities and relations that they touch, failed blocks, calls (items asked of models that are not built in).';
+Of models'' answers a quote that does not stand in the block gives way to the first sentence with both names; the setting ungrounded (flag or drop) says whether such records, and names that do not stand there, are kept.
+Columns: blocks read, entities and relations that they touch, failed blocks, calls (items asked of models that are not built in), reasons (how many records of their answers were dropped or flagged, by reason).';
 
 COMMENT ON FUNCTION @extschema@.graph_add(text, text, text, text, text, bigint, jsonb, text, float8) IS
 'Adds the relation subject - predicate -> object and its entities, or adds to it if it exists; answers its id. Names are compared folded: case, width, spaces, underscores and quotes do not count.

@@ -1,7 +1,7 @@
 -- The knowledge graph.
 
 CREATE FUNCTION @extschema@.graph_extract(collection text)
-RETURNS TABLE (blocks bigint, entities bigint, relations bigint, failed bigint, calls bigint)
+RETURNS TABLE (blocks bigint, entities bigint, relations bigint, failed bigint, calls bigint, reasons jsonb)
 LANGUAGE c VOLATILE COST 100000 ROWS 1 AS 'MODULE_PATHNAME', 'graph_extract_wrapper';
 
 CREATE FUNCTION @extschema@.graph_add(

@@ -1,7 +1,10 @@
 //! graph_extract: from blocks to mentions and evidence, and from those to entities and relations.
 
+use std::collections::BTreeMap;
+
 use graphrag_text::answer;
 use pgrx::prelude::*;
+use serde_json::{Map, Value};
 
 use super::found::{Block, Found};
 use super::merge::{Touched, recount};
@@ -9,6 +12,7 @@ use super::write::write;
 use crate::collection::Collection;
 use crate::error::{Result, sql};
 use crate::model::{self, Answer, Asking, Item, Ledger, prompts};
+use crate::pg::json::Json;
 use crate::pg::tick;
 use crate::progress::Progress;
 use crate::{ingest, search};
@@ -29,13 +33,14 @@ fn graph_extract(
             name!(relations, i64),
             name!(failed, i64),
             name!(calls, i64),
+            name!(reasons, Json),
         ),
     >,
 > {
     Ok(TableIterator::once(extract(collection)?))
 }
 
-fn extract(name: Option<&str>) -> Result<(i64, i64, i64, i64, i64)> {
+fn extract(name: Option<&str>) -> Result<(i64, i64, i64, i64, i64, Json)> {
     let collection = Collection::build_with_models(name, false)?;
     ingest::take_up(&collection)?;
     search::ensure_index(&collection, "node")?;
@@ -56,7 +61,12 @@ fn extract(name: Option<&str>) -> Result<(i64, i64, i64, i64, i64)> {
     let touched = blocks.settle(&collection)?;
     finish(&collection)?;
     let (entities, relations) = (touched.entities.len() as i64, touched.relations.len() as i64);
-    Ok((blocks.read, entities, relations, blocks.failed, ledger.calls))
+    let reasons: Map<String, Value> = std::mem::take(&mut blocks.reasons)
+        .into_iter()
+        .map(|(reason, count)| (reason.to_owned(), count.into()))
+        .collect();
+    let reasons = Json::from(Value::Object(reasons));
+    Ok((blocks.read, entities, relations, blocks.failed, ledger.calls, reasons))
 }
 
 /// Brings statistics and the settings up to what extraction has written.
@@ -77,6 +87,8 @@ pub struct Blocks {
     /// Blocks read, and blocks whose model call failed.
     pub read: i64,
     pub failed: i64,
+    /// Records of models' answers that were dropped or flagged, by reason.
+    reasons: BTreeMap<&'static str, i64>,
 }
 
 impl Blocks {
@@ -90,6 +102,7 @@ impl Blocks {
             touched: Touched::default(),
             read: 0,
             failed: 0,
+            reasons: BTreeMap::new(),
         })
     }
 
@@ -147,7 +160,11 @@ impl Blocks {
                 match answer {
                     Some(Answer::Text(reply)) => {
                         // It was read when it came in; a reply that cannot be read any more says nothing.
-                        found.add_answer(block, answer::extraction(&reply).unwrap_or_default());
+                        found.add_answer(
+                            block,
+                            answer::extraction(&reply).unwrap_or_default(),
+                            options.drop_ungrounded,
+                        );
                         read.push(block.id);
                     }
                     Some(_) => failed += 1,
@@ -157,6 +174,9 @@ impl Blocks {
             }
         }
         let waiting = ledger.waiting - before;
+        for (reason, count) in std::mem::take(&mut found.reasons) {
+            *self.reasons.entry(reason).or_default() += count;
+        }
         unwrite(collection, &read, &mut self.touched)?;
         write(collection, found, false, &mut self.touched)?;
         // Not all rows: a statement that commits meanwhile may have recorded more.

@@ -59,7 +59,14 @@ pub struct Found {
     pub evidence: Evidence,
     /// Folded name to the name as first written; sorted, so that two sessions take the rows in the same order.
     pub names: BTreeMap<String, String>,
+    /// How many records were dropped or flagged, by reason.
+    pub reasons: BTreeMap<&'static str, i64>,
 }
+
+/// A quote does not stand in the text: another place is taken.
+pub const NO_QUOTE: &str = "quote not found";
+/// A name does not stand in the text.
+pub const NO_PLACE: &str = "name not found";
 
 /// Where something is said: a block, or only its document is known.
 #[derive(Clone, Copy)]
@@ -139,8 +146,12 @@ impl Found {
     }
 
     /// Adds what a model has answered. A relation whose quote does not stand in the block gets the first sentence that holds
-    /// both names; its ends are mentioned if the model has not listed them.
-    pub fn add_answer(&mut self, block: &Block, found: Extraction) {
+    /// both names; its ends are mentioned if the model has not listed them. What the block does not bear out (a name that does not stand there, a
+    /// quote that cannot be found) is counted, and left out if `drop`.
+    pub fn add_answer(&mut self, block: &Block, found: Extraction, drop: bool) {
+        for (&reason, &count) in found.dropped.iter().chain(&found.lost) {
+            *self.reasons.entry(reason).or_default() += count as i64;
+        }
         let mut mentioned: HashSet<String> = HashSet::new();
         let mut mentions = Vec::new();
         for entity in found.entities {
@@ -155,11 +166,19 @@ impl Found {
                 }
             }
         }
+        let mut absent = HashSet::new();
         for (name, kind, description) in mentions {
             let place = place::name(&block.text, &name).map(|range| {
                 let (_, start, end) = place::trimmed(&block.text, range);
                 (start, end)
             });
+            if place.is_none() {
+                self.count(NO_PLACE);
+                absent.insert(fold::name(&name));
+                if drop {
+                    continue;
+                }
+            }
             self.mention(
                 block,
                 Mention {
@@ -173,11 +192,18 @@ impl Found {
         let mut stated = HashSet::new();
         for relation in found.relations {
             let keys = [fold::name(&relation.subject), fold::name(&relation.object)];
-            let range = relation
+            let by_quote = relation
                 .quote
                 .as_deref()
-                .and_then(|quote| place::quote(&block.text, quote))
-                .or_else(|| place::sentence(&block.text, [&keys[0], &keys[1]], &mut tick));
+                .and_then(|quote| place::quote(&block.text, quote));
+            let is_lost = relation.quote.is_some() && by_quote.is_none();
+            if is_lost {
+                self.count(NO_QUOTE);
+            }
+            if drop && (is_lost || keys.iter().any(|key| absent.contains(key))) {
+                continue;
+            }
+            let range = by_quote.or_else(|| place::sentence(&block.text, [&keys[0], &keys[1]], &mut tick));
             let predicate = relation
                 .predicate
                 .filter(|predicate| !fold::predicate(predicate).is_empty());
@@ -196,6 +222,10 @@ impl Found {
                 );
             }
         }
+    }
+
+    fn count(&mut self, reason: &'static str) {
+        *self.reasons.entry(reason).or_default() += 1;
     }
 
     fn mention(&mut self, block: &Block, mention: Mention) {

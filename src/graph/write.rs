@@ -12,6 +12,7 @@ pub fn write(collection: &Collection, found: Found, given: bool, touched: &mut T
         mentions,
         evidence,
         names,
+        ..
     } = found;
     let (keys, shown): (Vec<String>, Vec<String>) = names.into_iter().unzip();
     let sql = "INSERT INTO {s}.entity (key, name, given) \

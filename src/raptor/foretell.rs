@@ -23,8 +23,8 @@ const BELONGINGS: f64 = 1.3;
 const MOST_BELONGINGS: f64 = 1.5;
 
 /// Clusters for each that the limits make necessary: about, if they hold many; by how much fewer, times what they hold, if they hold few; at most.
-const GROUPS: f64 = 1.75;
-const FULLER: f64 = 1.5;
+const GROUPS: f64 = 1.5;
+const FULLER: f64 = 1.3;
 const MOST_GROUPS: f64 = 2.5;
 
 /// The rows of a part of a mixture: about, and at least.

@@ -63,9 +63,9 @@ fn what_names_its_document_is_evidence_there() {
     assert_eq!(
         one::<String>(
             &mut client,
-            "SELECT properties::text FROM kb.relation WHERE predicate = 'leads'"
+            "SELECT strength::text FROM kb.evidence WHERE predicate = 'leads'"
         ),
-        r#"{"weight": 7.0}"#
+        "7"
     );
     let nodes = "SELECT string_agg(n.text, '|') FROM graph_local('kb', 'Isla Brodie') l, unnest(l.node_ids) i (id) JOIN kb.node n USING (id) \
                  WHERE l.predicate = 'commands'";

@@ -120,7 +120,8 @@ fn call(function: &str, arguments: &[(String, String)], other: &str, value: &str
         .iter()
         .map(|(name, kind)| {
             format!(
-                "{name} => {}::{kind}",
+                "{}{name} => {}::{kind}",
+                if name == "aliases" { "VARIADIC " } else { "" },
                 if name == other {
                     value
                 } else {

@@ -191,7 +191,7 @@ fn a_tree_that_stands_asks_for_what_has_changed() {
     let mut client = database.client();
     collection(&mut client, 2000, "{}");
     let all = asked(&mut client);
-    let few = all / 5;
+    let few = all / 3;
     for i in 0..5 {
         let at = 100 + 371 * i;
         check_change(

@@ -169,7 +169,7 @@ fn sql_and_rust_agree_on_every_function() {
         let all = names.into_iter().chain(std::iter::repeat(String::new())).zip(types);
         let (mut arguments, mut columns) = (vec![], vec![]);
         for (position, named) in all.enumerate() {
-            if modes.get(position).is_none_or(|mode| mode == "i") {
+            if modes.get(position).is_none_or(|mode| mode == "i" || mode == "v") {
                 arguments.push(named)
             } else {
                 columns.push(named)

@@ -8,18 +8,13 @@ use serde_json::Value;
 
 use super::{Import, Record, predicate};
 use crate::error::Result;
-use crate::graph::found::{Found, Mention, Spot, Stated};
+use crate::graph::found::{Found, Mention, NO_PLACE, NO_QUOTE, Spot, Stated};
 use crate::graph::merge::Touched;
 use crate::graph::write::write;
 use crate::pg::tick;
 
 /// Documents whose blocks are in memory at once.
 const BATCH: usize = 200;
-
-/// The quote does not stand in the document: another place is taken.
-const NO_QUOTE: &str = "quote not found";
-/// A name does not stand in the document; it is taken all the same.
-const NO_PLACE: &str = "name not found";
 
 impl Import<'_> {
     /// Writes what documents say, with its place there.
