@@ -4,8 +4,17 @@ use std::ops::Range;
 
 use crate::{fold, sentences};
 
+/// The least share of a quote that must stand in a text in one piece, for the place of that piece to be the quote's.
+const SHARE: f64 = 0.6;
+
+/// Bytes of the quote times those of the text, above which no piece is looked for.
+const MOST_WORK: usize = 20_000_000;
+
+/// The least length of such a piece, in bytes without white space.
+const PIECE: usize = 16;
+
 /// Where a quote stands in a text: as it is written; else with white space, case and kinds of quotation marks and dashes left
-/// out of account, as models copy them.
+/// out of account, as models copy them; else the longest piece of it that stands there, if that is most of it.
 pub fn quote(text: &str, quote: &str) -> Option<Range<usize>> {
     let quote = quote.trim();
     if quote.is_empty() {
@@ -15,9 +24,53 @@ pub fn quote(text: &str, quote: &str) -> Option<Range<usize>> {
         return Some(at..at + quote.len());
     }
     let wanted = Loose::new(quote, "").text;
-    let text = Loose::new(text, "");
-    let at = (!wanted.is_empty()).then(|| text.text.find(&wanted))??;
-    Some(text.origin(at..at + wanted.len()))
+    let loose = Loose::new(text, "");
+    if wanted.is_empty() {
+        return None;
+    }
+    if let Some(at) = loose.text.find(&wanted) {
+        return Some(loose.origin(at..at + wanted.len()));
+    }
+    if wanted.len().saturating_mul(loose.text.len()) > MOST_WORK {
+        return None;
+    }
+    let piece = longest_common(&wanted, &loose.text);
+    (piece.len() >= PIECE && piece.len() as f64 >= SHARE * wanted.len() as f64)
+        .then(|| uncut(text, loose.origin(piece)))
+}
+
+/// A part of a text without the words that its ends go through.
+fn uncut(text: &str, mut range: Range<usize>) -> Range<usize> {
+    let in_word = |c: Option<char>| c.is_some_and(|c| c.is_alphanumeric() && c < '\u{2E80}');
+    let goes_through = |at: usize| in_word(text[..at].chars().next_back()) && in_word(text[at..].chars().next());
+    while range.start < range.end && goes_through(range.start) {
+        range.start = text.ceil_char_boundary(range.start + 1);
+    }
+    while range.start < range.end && goes_through(range.end) {
+        range.end = text.floor_char_boundary(range.end - 1);
+    }
+    range
+}
+
+/// Where `text` holds the longest part of `wanted`, the first of equal ones; in time of the product of their lengths.
+fn longest_common(wanted: &str, text: &str) -> Range<usize> {
+    // The length of the common part that ends before each byte of `wanted`, and at the byte of `text` that is looked at.
+    let mut lengths = vec![0usize; wanted.len() + 1];
+    let mut best = 0..0;
+    for (end, byte) in text.bytes().enumerate() {
+        let mut before = 0;
+        for (at, other) in wanted.bytes().enumerate() {
+            let length = if byte == other { before + 1 } else { 0 };
+            before = std::mem::replace(&mut lengths[at + 1], length);
+            if length > best.len() {
+                best = end + 1 - length..end + 1;
+            }
+        }
+    }
+    // Letters are not cut.
+    best.start = text.ceil_char_boundary(best.start);
+    best.end = text.floor_char_boundary(best.end).max(best.start);
+    best
 }
 
 /// Where a name stands in a text as whole words, first as it is written, then in any case and spacing.
@@ -155,6 +208,26 @@ mod tests {
             ("and stayed", None),
             ("  ", None),
             ("", None),
+        ] {
+            assert_eq!(found(text, quote(text, copied)), original, "{copied:?}");
+        }
+    }
+
+    #[test]
+    fn most_of_a_quote_will_do() {
+        let text = "Ada founded the college in the spring of 1901, and left it in the autumn.";
+        for (copied, original) in [
+            (
+                "Ada founded the college in the spring of 1902",
+                Some("Ada founded the college in the spring of "),
+            ),
+            (
+                "She founded the College in the spring of 1901",
+                Some("founded the college in the spring of 1901"),
+            ),
+            ("founded the college ... and left it", None),
+            ("in the autumn of next year she came back", None),
+            ("Éda founded the collége in the", None),
         ] {
             assert_eq!(found(text, quote(text, copied)), original, "{copied:?}");
         }
