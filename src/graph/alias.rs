@@ -1,8 +1,10 @@
 //! graph_merge and graph_unmerge: two names of one thing become one entity, and two again.
 
 use graphrag_text::fold;
+use pgrx::PgSqlErrorCode;
 use pgrx::prelude::*;
 
+use super::add::MAX_WEIGHT;
 use super::check_length;
 use super::merge::{Touched, lock_rows, recount};
 use super::unknown::unknown;
@@ -87,7 +89,8 @@ fn absorb(collection: &Collection, kept: i64, gone: i64) -> Result<Vec<i64>> {
     // What was stated by hand rests on no document: it is written down, but for what `gone` has from those merged into it.
     let sql = format!(
         "INSERT INTO {{s}}.entity_alias (key, entity_id, merged) \
-         SELECT e.key, $1, jsonb_build_object('name', e.name, 'type', e.type, 'description', e.description, 'given', e.given, \
+         SELECT e.key, $1, jsonb_build_object('name', CASE WHEN e.given THEN e.name END, 'type', CASE WHEN e.given THEN e.type END, \
+           'description', CASE WHEN e.given THEN e.description END, 'given', e.given, \
            'relations', (SELECT coalesce(jsonb_agg(to_jsonb(own) ORDER BY source COLLATE \"C\", predicate_key COLLATE \"C\", target COLLATE \"C\"), '[]') \
              FROM (SELECT s.key AS source, r.predicate, r.predicate_key, t.key AS target, r.given_weight - coalesce(h.weight, 0) AS weight, \
                           r.description, r.properties \
@@ -96,7 +99,8 @@ fn absorb(collection: &Collection, kept: i64, gone: i64) -> Result<Vec<i64>> {
                  FROM ({STATED}) x WHERE of = $2 GROUP BY 1, 2, 3) h \
                  ON h.source = r.source_id AND h.predicate_key = r.predicate_key AND h.target = r.target_id \
                WHERE r.given_weight - coalesce(h.weight, 0) > {LEAST} AND (r.source_id = $2 OR r.target_id = $2)) own)) \
-         FROM {{s}}.entity e WHERE e.id = $2"
+         FROM {{s}}.entity e WHERE e.id = $2 \
+         ON CONFLICT (key) DO UPDATE SET entity_id = excluded.entity_id, via = NULL, merged = excluded.merged"
     );
     let ids = || vec![kept.into(), gone.into()];
     collection.execute(&sql, &ids())?;
@@ -112,13 +116,13 @@ fn absorb(collection: &Collection, kept: i64, gone: i64) -> Result<Vec<i64>> {
     // Several may become one: that of `kept` shows its words, else the first.
     let sql = format!(
         "INSERT INTO {{s}}.relation AS r (source_id, predicate, predicate_key, target_id, weight, description, properties) \
-         SELECT m.source, (array_agg(m.predicate ORDER BY m.id))[1], m.predicate_key, m.target, coalesce(sum(m.given_weight), 0), \
+         SELECT m.source, (array_agg(m.predicate ORDER BY m.id))[1], m.predicate_key, m.target, least(coalesce(sum(m.given_weight), 0), {MAX_WEIGHT}), \
                 (array_agg(m.description ORDER BY m.given_weight IS NULL, m.id))[1], \
                 (array_agg(m.properties ORDER BY m.given_weight IS NULL, m.id))[1] \
          FROM ({moved}) m GROUP BY m.source, m.predicate_key, m.target ORDER BY m.source, m.predicate_key COLLATE \"C\", m.target \
          ON CONFLICT (source_id, predicate_key, target_id) DO UPDATE SET \
            given_weight = CASE WHEN excluded.given_weight IS NULL THEN r.given_weight \
-                               ELSE coalesce(r.given_weight, 0) + excluded.given_weight END, \
+                               ELSE least(coalesce(r.given_weight, 0) + excluded.given_weight, {MAX_WEIGHT}) END, \
            description = CASE WHEN r.given_weight IS NULL THEN excluded.description ELSE r.description END, \
            properties = CASE WHEN r.given_weight IS NULL THEN excluded.properties ELSE r.properties END \
          RETURNING id"
@@ -163,6 +167,17 @@ fn unmerge(name: Option<&str>, alias: Option<&str>) -> Result<i64> {
                 )),
         });
     };
+    let sql = "SELECT name FROM {s}.entity WHERE key = $1";
+    if let Some(name) = collection
+        .query(sql, &[key.as_str().into()], |row| row.need::<String>(1))?
+        .first()
+    {
+        return Err(Error::new(
+            PgSqlErrorCode::ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
+            format!("another entity is called {} by now", quoted(name)),
+        )
+        .hint("Merge that one or rename it first."));
+    }
     lock_rows(&collection, "entity", &[kept])?;
     // With it go the names that it had when it was merged.
     let sql = "WITH RECURSIVE own (key) AS (SELECT $1::text \
@@ -170,7 +185,7 @@ fn unmerge(name: Option<&str>, alias: Option<&str>) -> Result<i64> {
     let keys: Vec<String> = collection.query(sql, &[key.as_str().into(), kept.into()], |row| row.need(1))?;
     let mut relations = take_back(&collection, &keys)?;
     let sql = "INSERT INTO {s}.entity (key, name, type, description, given) \
-               SELECT key, merged ->> 'name', merged ->> 'type', merged ->> 'description', (merged ->> 'given')::boolean \
+               SELECT key, coalesce(merged ->> 'name', key), merged ->> 'type', merged ->> 'description', (merged ->> 'given')::boolean \
                FROM {s}.entity_alias WHERE key = $1 RETURNING id";
     let ids: Vec<i64> = collection.returning(sql, &[key.as_str().into()], |row| row.need(1))?;
     let &id = ids

@@ -88,6 +88,12 @@ pub fn recount(collection: &Collection, touched: &Touched) -> Result<()> {
                  FROM {s}.mention m JOIN {s}.entity e ON e.id = m.entity_id WHERE m.entity_id = ANY ($1) GROUP BY 1) m ON m.entity_id = wanted.id \
                WHERE t.id = wanted.id";
     collection.execute(sql, &[entities_arg()])?;
+    // An alias that was a document's word goes with the last document that has it.
+    let sql = "DELETE FROM {s}.entity_alias a WHERE a.entity_id = ANY ($1) AND NOT (a.merged ->> 'given')::boolean \
+               AND a.merged -> 'relations' = '[]' AND NOT EXISTS (SELECT FROM {s}.mention m WHERE m.entity_id = a.entity_id AND m.key = a.key) \
+               AND NOT EXISTS (SELECT FROM {s}.evidence e JOIN {s}.relation r ON r.id = e.relation_id \
+                 WHERE a.entity_id IN (r.source_id, r.target_id) AND a.key IN (e.subject_key, e.object_key))";
+    collection.execute(sql, &[entities_arg()])?;
     mark_stale(collection, &entities)
 }
 

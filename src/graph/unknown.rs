@@ -12,6 +12,9 @@ use crate::search::Scope;
 /// Names that are offered.
 const OFFERED: usize = 3;
 
+/// Characters of a name that are shown.
+const LONGEST: usize = 80;
+
 /// Names that are compared: who asks for a name that is not there should not wait for a second.
 const COMPARED: i64 = 100_000;
 
@@ -51,10 +54,23 @@ pub fn hint(collection: &Collection, name: &str, scope: Option<&Scope>) -> Resul
         Ok(())
     })?;
     let near = names::nearest(name, shown.keys().map(String::as_str), OFFERED);
-    let near: Vec<String> = near.iter().map(|&key| quoted(&shown[key])).collect();
+    let near: Vec<String> = near.iter().map(|&key| quoted(&short(&shown[key]))).collect();
     Ok(match near.split_last() {
         None => None,
         Some((last, [])) => Some(format!("Did you mean {last}?")),
         Some((last, rest)) => Some(format!("Did you mean {} or {last}?", rest.join(", "))),
     })
+}
+
+/// A name as one line of a message.
+fn short(name: &str) -> String {
+    let line: String = name
+        .chars()
+        .map(|c| if c.is_control() { ' ' } else { c })
+        .take(LONGEST)
+        .collect();
+    match name.chars().count() > LONGEST {
+        true => format!("{line}…"),
+        false => line,
+    }
 }

@@ -174,3 +174,48 @@ fn names_that_are_not_there_are_answered_with_those_that_are_like_them() {
     let told = database.psql("SELECT * FROM graph_local('kb', 'Ada Brant')");
     assert!(told.contains("Did you mean \"Ada Brandt\""), "{told}");
 }
+
+#[test]
+fn a_deleted_document_leaves_no_word_in_an_alias() {
+    let database = Database::new();
+    let mut client = database.client();
+    run(
+        &mut client,
+        r#"SELECT rag_create('kb'); INSERT INTO kb.document (source_key, body) VALUES ('1', 'Sally Stone left.'), ('2', 'Orla Olsen left.');
+           SELECT graph_import('kb', '[{"name": "Sally Stone", "type": "spy", "description": "Secret words.", "source_key": "1"},
+                                       {"name": "Orla Olsen", "source_key": "2"}]');
+           SELECT graph_merge('kb', 'Orla Olsen', 'Sally Stone')"#,
+    );
+    let words = "SELECT coalesce(string_agg(a::text, ''), '') FROM kb.entity_alias a";
+    assert!(!one::<String>(&mut client, words).contains("Secret"));
+    run(&mut client, "DELETE FROM kb.document WHERE source_key = '1'");
+    assert_eq!(one::<String>(&mut client, words), "");
+}
+
+#[test]
+fn an_import_that_comes_again_after_a_merge_changes_nothing() {
+    let database = Database::new();
+    let mut client = database.client();
+    let parts = [
+        r#"SELECT graph_import('kb', '[["A", "likes", "X"]]')"#,
+        r#"SELECT graph_import('kb', '[["B", "likes", "X"]]')"#,
+    ];
+    run(&mut client, "SELECT rag_create('kb')");
+    parts.iter().for_each(|part| run(&mut client, part));
+    let before = graph(&mut client);
+    run(&mut client, "SELECT graph_merge('kb', 'A', 'B')");
+    let merged = graph(&mut client);
+    run(&mut client, parts[1]);
+    assert_eq!(graph(&mut client), merged);
+    run(&mut client, "SELECT graph_unmerge('kb', 'B')");
+    assert_eq!(graph(&mut client), before);
+    // The heaviest stay as heavy as can be; a name that is taken meanwhile is told.
+    run(
+        &mut client,
+        "SELECT graph_add('kb', 'A', 'p', 'Z', weight => 1e30), graph_add('kb', 'B', 'p', 'Z', weight => 1e30); \
+         SELECT graph_merge('kb', 'A', 'B'); INSERT INTO kb.entity (name) VALUES ('B')",
+    );
+    let error = failure(&mut client, "SELECT graph_unmerge('kb', 'B')");
+    assert_eq!(error.message(), "another entity is called \"B\" by now");
+    run(&mut client, "SELECT graph_merge('kb', 'X', 'Z')");
+}

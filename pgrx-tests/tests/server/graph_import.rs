@@ -165,7 +165,7 @@ fn what_cannot_be_read_is_said() {
     run(&mut client, DOCUMENTS);
     for (arguments, code, part) in [
         ("'no graph at all'", "22P02", "cannot be read"),
-        ("''", "22P02", "the reply is empty"),
+        ("''", "22P02", "the payload is empty"),
         ("'[]', 'yaml'", "22023", "format \"yaml\" does not exist"),
         ("'[]', block_id => 99", "P0002", "block 99 does not exist"),
         ("NULL", "22004", "payload must not be null"),
@@ -174,4 +174,52 @@ fn what_cannot_be_read_is_said() {
         assert_eq!(error.code().code(), code, "{arguments}: {error:?}");
         assert!(error.message().contains(part), "{arguments}: {error:?}");
     }
+}
+
+#[test]
+fn strange_values_spoil_themselves_alone() {
+    let database = Database::new();
+    let mut client = database.client();
+    run(&mut client, DOCUMENTS);
+    let payload = r#"[{"source": "A", "target": "B", "relation": "r", "note": "a\\u0000", "p": 1e200000, "q": "x\u0000y"},
+        {"source": "Ada Brandt", "target": "Glen Depot", "relation": "r", "note": "\\u0000", "source_key": "a"}]"#;
+    assert!(import(&mut client, payload, "").starts_with("4 2 0 0"));
+    assert_eq!(
+        one::<String>(
+            &mut client,
+            "SELECT properties ->> 'q' FROM kb.relation WHERE properties ? 'q'"
+        ),
+        "xy"
+    );
+    let claim = |status: &str, start: &str| {
+        format!(
+            r#"{{"claim_type": "c", "subject": "Ada", "status": "{status}", "start_date": "{start}", "source_key": "a"}}"#
+        )
+    };
+    let dates = [
+        "2020-01-01T10:00:00,5",
+        "2020-01-01T10:00.5",
+        "2020-03",
+        "2020-01-01T10:30:00+02:00",
+        "1998-02-30",
+    ];
+    let claims: Vec<String> = dates
+        .iter()
+        .map(|date| claim("TRUE", date))
+        .chain([claim("FALSE", "2020-03")])
+        .collect();
+    import(&mut client, &format!("[{}]", claims.join(",")), "");
+    assert_eq!(
+        list::<String>(
+            &mut client,
+            "SELECT status || ' ' || coalesce((valid_from AT TIME ZONE 'UTC')::text, '-') FROM kb.claim ORDER BY 1"
+        ),
+        [
+            "FALSE 2020-03-01 00:00:00",
+            "TRUE -",
+            "TRUE 2020-01-01 08:30:00",
+            "TRUE 2020-01-01 10:00:00",
+            "TRUE 2020-03-01 00:00:00",
+        ]
+    );
 }

@@ -52,18 +52,18 @@ type Counts = (i64, i64, i64, i64, Json);
 fn import(name: Option<&str>, payload: Option<&str>, format: Option<&str>, block_id: Option<i64>) -> Result<Counts> {
     let payload = required(payload, "payload")?;
     let format = required(format, "format")?;
-    let format = Format::parse(format).ok_or_else(|| {
+    let format = Format::parse(&format.to_lowercase()).ok_or_else(|| {
         Error::invalid(format!("format {} does not exist", quoted(format)))
             .hint(format!("Formats are {}.", Format::NAMES.join(", ")))
     })?;
     let collection = Collection::build(name)?;
     ingest::take_up(&collection)?;
     let read = answer::read(payload, format).map_err(|error| {
+        let error = error.to_string().replace("the reply", "the payload");
         Error::new(
             PgSqlErrorCode::ERRCODE_INVALID_TEXT_REPRESENTATION,
-            format!("the payload cannot be read: {error}"),
+            format!("the payload cannot be read as {}: {error}", format.name()),
         )
-        .detail(format!("It was read as {}.", format.name()))
         .hint(format!("Formats are {}.", Format::NAMES.join(", ")))
     })?;
     tick();
@@ -201,7 +201,7 @@ impl<'c> Import<'c> {
                     self.entities.insert(key);
                 }
             } else {
-                self.drop(answer::reason::NO_NAME);
+                self.drop(unusable(&[key]));
             }
         }
         for (at, relation) in read.relations.iter().enumerate() {
@@ -211,7 +211,7 @@ impl<'c> Import<'c> {
                 fold::name(&relation.object),
             ];
             if !keys.iter().all(|key| usable(key)) {
-                self.drop(answer::reason::NO_NAME);
+                self.drop(unusable(&keys));
             } else if self.place(Record::Relation(at), &relation.origin) {
                 self.entities.extend([keys[0].clone(), keys[2].clone()]);
                 self.relations.insert(keys);
@@ -291,4 +291,30 @@ fn predicate(relation: &Relation) -> (String, String) {
     named
         .filter(|(_, key)| !key.is_empty())
         .unwrap_or_else(|| (UNNAMED.to_owned(), fold::predicate(UNNAMED)))
+}
+
+/// A JSON object that PostgreSQL takes: without NUL, and numbers that are too great as texts.
+fn json_object(map: Map<String, Value>) -> String {
+    fn clean(value: Value) -> Value {
+        match value {
+            Value::String(text) => Value::String(text.replace('\0', "")),
+            Value::Number(number) if !number.as_f64().is_some_and(f64::is_finite) => Value::String(number.to_string()),
+            Value::Array(items) => items.into_iter().map(clean).collect(),
+            Value::Object(map) => Value::Object(
+                map.into_iter()
+                    .map(|(key, value)| (key.replace('\0', ""), clean(value)))
+                    .collect(),
+            ),
+            other => other,
+        }
+    }
+    clean(Value::Object(map)).to_string()
+}
+
+/// Why one of the names is none.
+fn unusable(keys: &[String]) -> &'static str {
+    match keys.iter().any(String::is_empty) {
+        true => answer::reason::NO_NAME,
+        false => answer::reason::TOO_LONG,
+    }
 }

@@ -6,7 +6,7 @@ use graphrag_text::answer::{self, Entity, Extraction};
 use graphrag_text::fold;
 use serde_json::{Map, Value};
 
-use super::{Import, Record, predicate};
+use super::{Import, Record, json_object, predicate};
 use crate::error::Result;
 use crate::graph::add::MAX_WEIGHT;
 use crate::graph::merge::Touched;
@@ -87,7 +87,7 @@ impl Import<'_> {
             shown.push(predicate);
             texts.push(description);
             weights.push(weight);
-            properties.push(Value::Object(more).to_string().replace("\\u0000", ""));
+            properties.push(json_object(more));
         }
         let sql = "INSERT INTO {s}.relation AS r (source_id, predicate, predicate_key, target_id, description, weight, properties) \
                    SELECT source, (array_agg(predicate ORDER BY n))[1], predicate_key, target, string_agg(description, chr(10) ORDER BY n), \
@@ -98,7 +98,9 @@ impl Import<'_> {
                      LEFT JOIN {s}.entity_alias sa ON sa.key = u.subject LEFT JOIN {s}.entity s ON s.key = u.subject \
                      LEFT JOIN {s}.entity_alias oa ON oa.key = u.object LEFT JOIN {s}.entity o ON o.key = u.object) e \
                    GROUP BY source, predicate_key, target ORDER BY min(n) \
-                   ON CONFLICT (source_id, predicate_key, target_id) DO UPDATE SET given_weight = excluded.given_weight, \
+                   ON CONFLICT (source_id, predicate_key, target_id) DO UPDATE SET \
+                     given_weight = CASE WHEN EXISTS (SELECT FROM {s}.entity_alias a WHERE a.merged IS NOT NULL AND a.entity_id IN (r.source_id, r.target_id)) \
+                                         THEN greatest(r.given_weight, excluded.given_weight) ELSE excluded.given_weight END, \
                      description = coalesce(excluded.description, r.description), properties = r.properties || excluded.properties RETURNING id";
         let args = [
             subjects.into(),
