@@ -112,7 +112,7 @@ fn models_fail_one_block_and_read_the_others() {
     }
     assert_eq!(
         one::<String>(&mut client, "SELECT graph_extract('kb')::text"),
-        "(0,0,0,1,0)"
+        "(0,0,0,1,0,{})"
     );
     assert_eq!(mock.answered(), 52);
     // More attempts, and a model that can: it is read like the others.

@@ -77,7 +77,7 @@ fn models_are_paid_again_after_a_rollback_but_not_for_what_a_refresh_got() {
     assert_eq!(mock.answered(), 30, "the four stand");
     assert_eq!(
         one::<String>(&mut client, "SELECT graph_extract('kb')::text"),
-        "(6,12,6,0,6)"
+        "(6,12,6,0,6,{})"
     );
     assert_eq!((mock.answered(), mock.distinct()), (36, 10));
 }
