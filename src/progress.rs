@@ -4,6 +4,8 @@ use std::time::{Duration, Instant};
 
 use pgrx::{debug1, notice};
 
+use crate::pg::cpu_time;
+
 const EVERY: Duration = Duration::from_secs(10);
 
 /// Says how far a build is, at most every ten seconds.
@@ -24,10 +26,7 @@ impl Progress {
 
 /// Says at DEBUG1 that a step of a tree ends here, and what this backend with its threads has used of the processor until now.
 pub fn step_ends(step: &str) {
-    let mut used = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: `used` is a plain value that the call fills.
-    unsafe { libc::clock_gettime(libc::CLOCK_PROCESS_CPUTIME_ID, &mut used) };
-    debug1!("tree: {step} until {}.{:09} CPU seconds", used.tv_sec, used.tv_nsec);
+    debug1!("tree: {step} until {:.9} CPU seconds", cpu_time().as_secs_f64());
 }
 
 /// A number and what is counted: `1 block`, `2 blocks`.
