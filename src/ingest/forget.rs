@@ -1,5 +1,6 @@
 //! What a document that goes, or whose text changes, takes with it: every derived row that draws on it.
 
+use super::no_longer_waiting;
 use crate::collection::Collection;
 use crate::error::Result;
 use crate::graph;
@@ -21,26 +22,32 @@ pub fn forget_documents(collection: &Collection, ids: &[i64], gone: bool) -> Res
         }
     }
     empty_summaries(collection, ids)?;
-    match gone {
-        true => ledger::forget_answers(collection, ids)?,
-        false => ledger::suspect_documents(collection, ids)?,
+    if gone {
+        no_longer_waiting(collection, ids)?;
+        ledger::forget_answers(collection, ids)?;
+    } else {
+        ledger::suspect_documents(collection, ids)?;
     }
     for sql in [
-        "DELETE FROM {s}.change WHERE \"table\" = 'block' AND key IN \
-           (SELECT id::text FROM {s}.block WHERE document_id = ANY ($1))",
-        "DELETE FROM {s}.change WHERE \"table\" = 'node' AND key IN (SELECT id::text FROM {s}.node WHERE document_id = ANY ($1))",
-        "DELETE FROM {s}.change WHERE \"table\" = 'document' AND key IN (SELECT unnest($1)::text)",
         &format!("DELETE FROM {{s}}.evidence WHERE document_id = ANY ($1) AND {all}"),
         &format!("DELETE FROM {{s}}.mention WHERE document_id = ANY ($1) AND {all}"),
         "DELETE FROM {s}.claim WHERE document_id = ANY ($1)",
-        "DELETE FROM {s}.node WHERE document_id = ANY ($1)",
-        "DELETE FROM {s}.block WHERE document_id = ANY ($1)",
-        "UPDATE {s}.community SET title = NULL, summary = NULL, findings = NULL, text = NULL, rating = NULL, \
-                embedding = NULL, stale = true \
-         WHERE id IN (SELECT community_id FROM {s}.community_source WHERE document_id = ANY ($1))",
     ] {
         collection.execute(sql, &[ids_arg()])?;
     }
+    for table in ["node", "block"] {
+        let sql = format!("DELETE FROM {{s}}.{table} WHERE document_id = ANY ($1) RETURNING id::text");
+        let keys: Vec<String> = collection.returning(&sql, &[ids_arg()], |row| row.need(1))?;
+        // Of documents that are cut for the first time, there are none.
+        if !keys.is_empty() {
+            let sql = "DELETE FROM {s}.change WHERE \"table\" = $1 AND key = ANY ($2)";
+            collection.execute(sql, &[table.into(), keys.into()])?;
+        }
+    }
+    let sql = "UPDATE {s}.community SET title = NULL, summary = NULL, findings = NULL, text = NULL, rating = NULL, \
+                 embedding = NULL, stale = true \
+               WHERE id IN (SELECT community_id FROM {s}.community_source WHERE document_id = ANY ($1))";
+    collection.execute(sql, &[ids_arg()])?;
     graph::recount(collection, &graph_before)?;
     graph::settle_communities(collection, ids)
 }

@@ -10,4 +10,4 @@ mod trigger;
 pub use chunk::chunk_documents;
 pub use embed::{Leaves, embed_all_leaves, queue_leaves, tell_waiting};
 pub use forget::{forget_all, forget_documents, leave_partition, refresh_metadata, share_metadata};
-pub use queue::{WAITING, Waiting, cut_anew, cut_waiting, queue_all, take_up, will_drop_index};
+pub use queue::{WAITING, Waiting, cut_anew, cut_waiting, no_longer_waiting, queue_all, take_up, will_drop_index};

@@ -5,6 +5,7 @@ use super::{chunk_documents, forget_documents};
 use crate::collection::Collection;
 use crate::error::Result;
 use crate::model::lsa;
+use crate::pg::frame::Frame;
 use crate::pg::tick;
 use crate::progress::Progress;
 use crate::{graph, search};
@@ -37,6 +38,12 @@ pub fn will_drop_index(collection: &Collection) -> Result<bool> {
     Ok(over_a_third(documents, all_documents) || over_a_third(leaves, all_nodes))
 }
 
+/// Takes back that documents wait to be cut; answers how many records there were.
+pub fn no_longer_waiting(collection: &Collection, ids: &[i64]) -> Result<usize> {
+    let sql = "DELETE FROM {s}.change WHERE \"table\" = 'document' AND key = ANY ($1::text[])";
+    collection.execute(sql, &[ids.to_vec().into()])
+}
+
 /// Cuts documents that may have been cut before.
 pub fn cut_anew(collection: &Collection, ids: &[i64]) -> Result<()> {
     let known = known_vectors(collection, ids)?;
@@ -49,8 +56,7 @@ pub fn cut_anew(collection: &Collection, ids: &[i64]) -> Result<()> {
 
 /// Cuts one document if it waits for that.
 pub fn cut_waiting(collection: &Collection, id: i64) -> Result<()> {
-    let sql = "SELECT EXISTS (SELECT FROM {s}.change WHERE \"table\" = 'document' AND key = $1::text)";
-    if collection.query_one(sql, &[id.into()], |row| row.need(1))? {
+    if no_longer_waiting(collection, &[id])? > 0 {
         cut_anew(collection, &[id])?;
     }
     Ok(())
@@ -62,7 +68,7 @@ pub fn cut_waiting(collection: &Collection, id: i64) -> Result<()> {
 /// once: with a look at all of them for each piece, the time would grow with the square of their number.
 #[derive(Default)]
 pub struct Waiting {
-    ids: Vec<i64>,
+    changes: Vec<i64>,
     at: usize,
     /// Documents of the lists before this one.
     seen: usize,
@@ -77,15 +83,15 @@ impl Waiting {
     }
 
     pub fn total(&self) -> usize {
-        self.seen + self.ids.len()
+        self.seen + self.changes.len()
     }
 
     /// Cuts the next documents; answers whether there are more.
     pub fn step(&mut self, collection: &Collection) -> Result<bool> {
-        if self.at >= self.ids.len() {
+        if self.at >= self.changes.len() {
             self.list(collection)?;
         }
-        let part = &self.ids[self.at..self.ids.len().min(self.at + PASS)];
+        let part = &self.changes[self.at..self.changes.len().min(self.at + PASS)];
         if part.is_empty() {
             // Not all rows: a statement that commits meanwhile may have recorded more.
             let sql = "DELETE FROM {s}.change c WHERE c.\"table\" = 'document' \
@@ -93,13 +99,18 @@ impl Waiting {
             collection.execute(sql, &[])?;
             return Ok(false);
         }
-        // Since they were listed, others may have cut or deleted some.
-        let keys: Vec<String> = part.iter().map(i64::to_string).collect();
-        let sql = "SELECT DISTINCT key::bigint FROM {s}.change WHERE \"table\" = 'document' AND key = ANY ($1)";
-        let ids: Vec<i64> = collection.returning(sql, &[keys.into()], |row| row.need(1))?;
-        cut_anew(collection, &ids)?;
+        {
+            // Of tables that have grown since they were analyzed, the planner would read the whole for each piece.
+            let frame = Frame::enter()?;
+            frame.set("enable_seqscan", "off")?;
+            // Since they were listed, others may have cut or deleted some.
+            let sql = "DELETE FROM {s}.change WHERE id = ANY ($1) RETURNING key::bigint";
+            let mut ids: Vec<i64> = collection.returning(sql, &[part.to_vec().into()], |row| row.need(1))?;
+            ids.sort_unstable();
+            ids.dedup();
+            cut_anew(collection, &ids)?;
+        }
         self.at += part.len();
-        // For tables that have grown since they were analyzed, the planner would read them whole for each piece.
         if self.done() >= 2 * self.analyzed && self.done() < self.total() {
             collection.analyze(&["node", "block", "change"])?;
             self.analyzed = self.done();
@@ -116,10 +127,9 @@ impl Waiting {
             search::drop_index(collection, "node")?;
         }
         self.has_begun = true;
-        let sql = "SELECT d.id FROM {s}.document d WHERE d.id IN \
-                     (SELECT c.key::bigint FROM {s}.change c WHERE c.\"table\" = 'document') \
+        let sql = "SELECT c.id FROM {s}.change c JOIN {s}.document d ON d.id = c.key::bigint WHERE c.\"table\" = 'document' \
                    ORDER BY d.body_hash, d.source_key COLLATE \"C\", d.id";
-        self.ids = collection.returning(sql, &[], |row| row.need(1))?;
+        self.changes = collection.returning(sql, &[], |row| row.need(1))?;
         Ok(())
     }
 }

@@ -8,7 +8,9 @@ use pgrx::heap_tuple::PgHeapTuple;
 use pgrx::prelude::*;
 use sha2::{Digest, Sha256};
 
-use super::{chunk_documents, cut_anew, forget_all, forget_documents, leave_partition, refresh_metadata};
+use super::{
+    chunk_documents, cut_anew, forget_all, forget_documents, leave_partition, no_longer_waiting, refresh_metadata,
+};
 use crate::collection::{Collection, Options};
 use crate::error::{self, Error, raise};
 use crate::graph::check_length;
@@ -200,7 +202,10 @@ fn cut(collection: &Collection, ids: &[i64], kind: &str) -> error::Result<()> {
     }
     let is_first = lsa::is_blank(collection)?;
     match kind {
-        "update" => cut_anew(collection, ids)?,
+        "update" => {
+            no_longer_waiting(collection, ids)?;
+            cut_anew(collection, ids)?
+        }
         _ => {
             chunk_documents(collection, ids, &Default::default())?;
             // Those with ids of before the last learning count, which deleting them will count out.
