@@ -104,6 +104,7 @@ CREATE TABLE {schema}.entity (
     degree       int NOT NULL DEFAULT 0,
     source_count int NOT NULL DEFAULT 0,
     given        boolean NOT NULL DEFAULT true,
+    fragments_hash bytea,
     stale        boolean NOT NULL DEFAULT false
 );
 
@@ -144,6 +145,7 @@ CREATE TABLE {schema}.relation (
     properties    jsonb NOT NULL DEFAULT '{}' CHECK (jsonb_typeof(properties) = 'object'),
     embedding     {vector}.vector({dimensions}),
     source_count  int NOT NULL DEFAULT 0,
+    fragments_hash bytea,
     stale         boolean NOT NULL DEFAULT false,
     UNIQUE (source_id, predicate_key, target_id)
 );
@@ -182,7 +184,10 @@ CREATE TABLE {schema}.claim (
     valid_to    timestamptz,
     block_id    bigint REFERENCES {schema}.block ON DELETE CASCADE,
     document_id bigint NOT NULL,
-    quote       text
+    quote       text,
+    start_char  int,
+    end_char    int,
+    given       boolean NOT NULL DEFAULT true
 );
 CREATE INDEX claim_block ON {schema}.claim (block_id);
 CREATE INDEX claim_document ON {schema}.claim (document_id);
@@ -367,11 +372,16 @@ COMMENT ON COLUMN {schema}.entity_alias.via IS 'The key under which it came alon
 COMMENT ON COLUMN {schema}.entity_alias.merged IS 'What graph_merge found under this key and graph_unmerge gives back; NULL for a former name.';
 COMMENT ON TABLE {schema}.mention IS 'What one block says of one entity, under the name that it uses.';
 COMMENT ON TABLE {schema}.relation IS 'Directed, typed edges of the knowledge graph. weight is the number of blocks that assert the edge.';
+COMMENT ON COLUMN {schema}.entity.fragments_hash IS 'sha256 of what documents say of the entity, joined, where description is a summary of it; NULL where it is that itself.';
+COMMENT ON COLUMN {schema}.entity.stale IS 'description waits for the summarizer; until then it is the built-in one''s.';
+COMMENT ON COLUMN {schema}.relation.fragments_hash IS 'As in entity.';
+COMMENT ON COLUMN {schema}.relation.stale IS 'As in entity.';
 COMMENT ON COLUMN {schema}.entity.given IS 'Stated by hand: it stays, with its name, type and description, when no document mentions it.';
 COMMENT ON COLUMN {schema}.relation.predicate_key IS 'predicate, folded; set by a trigger.';
 COMMENT ON COLUMN {schema}.relation.given_weight IS 'The weight that was given by hand, which counts while no block asserts the edge; NULL for an edge known from documents alone. Set by a trigger.';
 COMMENT ON TABLE {schema}.evidence IS 'What one block says of one relation: names as written, verbatim quote, its offsets in document.body.';
 COMMENT ON COLUMN {schema}.mention.given IS 'Stated through graph_add or INSERT, and not found by the extractor, which replaces its own.';
+COMMENT ON COLUMN {schema}.claim.given IS 'Stated through graph_import or INSERT, and not found by the extractor, which replaces its own.';
 COMMENT ON COLUMN {schema}.evidence.given IS 'Stated through graph_add or INSERT, and not found by the extractor, which replaces its own.';
 COMMENT ON TABLE {schema}.claim IS 'Statements about an entity with a status and dates.';
 COMMENT ON TABLE {schema}.community IS 'Clusters of entities at one level (0 is the coarsest) and the reports written on them.';
@@ -380,7 +390,7 @@ COMMENT ON TABLE {schema}.community_entity IS 'Members of communities.';
 COMMENT ON TABLE {schema}.community_source IS 'Every document behind a community.';
 COMMENT ON TABLE {schema}.model_call IS 'Ledger of model calls: one row an item asked. Answer a pending one: UPDATE ... SET response = ..., status = ''done'' WHERE key = ....';
 COMMENT ON COLUMN {schema}.model_call.key IS 'sha256 of role, model, parameters and request.';
-COMMENT ON COLUMN {schema}.model_call.step IS 'What the answer is for: embed, reembed (by another embedder), tree, extract, reports or ask.';
+COMMENT ON COLUMN {schema}.model_call.step IS 'What the answer is for: embed, reembed (by another embedder), tree, extract, describe, reports or ask.';
 COMMENT ON COLUMN {schema}.model_call.request IS 'What is asked, in full while the call is pending or failed: a body of OpenAI''s interface without the model, or the texts that a function gets.';
 COMMENT ON COLUMN {schema}.model_call.response IS 'The answer: a text as a JSON string, a vector as an array of numbers, or a provider''s whole reply. Afterwards the text alone.';
 COMMENT ON COLUMN {schema}.model_call.embedding IS 'A vector that was answered and does not stand in the row that it is for.';

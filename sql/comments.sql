@@ -63,10 +63,11 @@ COMMENT ON FUNCTION @extschema@.raptor_tree(text, bigint, text, int) IS
 depth: levels to walk from the start, which is 1; NULL is all. At most 1,000,000 rows; a NOTICE says if there are more.
 Columns: node_id, parent_id (on this way), level (0 = leaf), depth (1 = where the way starts), path (node ids down to this one), weight (of the edge from the parent), token_count, text. Errors: P0002 no such node.';
 
-COMMENT ON FUNCTION @extschema@.graph_extract(text) IS
-'Reads the blocks that were not read yet and writes what they say of entities and relations, with the verbatim sentence and its offsets as evidence.
+COMMENT ON FUNCTION @extschema@.graph_extract(text, boolean) IS
+'Reads the blocks that were not read yet (with again all blocks) and writes what they say of entities, relations and claims, with the verbatim words and their offsets as evidence.
 builtin:cooccurrence finds noun phrases by capitals, repetition and stop words, and links those of one sentence; the words between them are the predicate.
-Of models'' answers a quote that does not stand in the block gives way to the first sentence with both names; the setting ungrounded (flag or drop) says whether such records, and names that do not stand there, are kept.
+Of models'' answers a quote that does not stand in the block gives way to the first sentence with both names; the setting ungrounded (flag or drop) says whether such records, and names that do not stand there, are kept. The settings entity_types, predicates, extract_language, extract_examples, extract_claims and gleanings (questions for what was missed) shape what is asked.
+Descriptions of an entity or a relation are joined, and summarised above the setting description_tokens. What was asked before and is asked in the same words again is not paid again.
 Columns: blocks read, entities and relations that they touch, failed blocks, calls (items asked of models that are not built in), reasons (how many records of their answers were dropped or flagged, by reason).';
 
 COMMENT ON FUNCTION @extschema@.graph_add(text, text, text, text, text, bigint, jsonb, text, float8) IS
@@ -114,14 +115,14 @@ Columns: hop, source, predicate, target, weight, description, quote (verbatim), 
 
 COMMENT ON PROCEDURE @extschema@.rag_refresh(text, bigint, text[]) IS
 'Does what is pending in a collection: cuts documents, embeds, builds the tree, extracts, finds communities, writes reports; each batch is committed, so that a crash repeats at most the calls in the air.
-steps: of embed, tree, extract, communities, reports; NULL does those whose models are built in or functions, embed, and what was once done or planned with a paid model. max_calls: asks models for at most so many items and stops; the next CALL goes on.
+steps: of embed, tree, extract, describe, communities, reports; NULL does those whose models are built in or functions, embed, and what was once done or planned with a paid model. max_calls: asks models for at most so many items and stops; the next CALL goes on.
 Refused inside a transaction block (2D000). A second refresh of the same collection waits for the first. Errors: 42501 unless you are a member of the owning role, HV00N for a server that cannot be reached.';
 
 COMMENT ON FUNCTION @extschema@._refresh_start(text, bigint, text[]) IS 'The first thing that rag_refresh does.';
 COMMENT ON FUNCTION @extschema@._refresh_round(text) IS 'One short piece of what rag_refresh does; whether there is more.';
 
 COMMENT ON FUNCTION @extschema@.rag_usage(text) IS
-'What models were asked and what it cost, by step (embed, reembed, tree, extract, reports, ask), documents that are gone by now included.
+'What models were asked and what it cost, by step (embed, reembed, tree, extract, describe, reports, ask), documents that are gone by now included.
 Columns: step, calls (items asked), prompt_tokens and completion_tokens (as the model counts them, else estimated; NULL of functions), cost (by the prices of the server; NULL without any), failed, repaired (replies that had to be mended to be read).';
 
 COMMENT ON FUNCTION @extschema@.rag_estimate(text) IS

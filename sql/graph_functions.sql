@@ -1,6 +1,6 @@
 -- The knowledge graph.
 
-CREATE FUNCTION @extschema@.graph_extract(collection text)
+CREATE FUNCTION @extschema@.graph_extract(collection text, again boolean DEFAULT false)
 RETURNS TABLE (blocks bigint, entities bigint, relations bigint, failed bigint, calls bigint, reasons jsonb)
 LANGUAGE c VOLATILE COST 100000 ROWS 1 AS 'MODULE_PATHNAME', 'graph_extract_wrapper';
 

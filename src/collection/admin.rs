@@ -66,7 +66,7 @@ fn alter(name: Option<&str>, settings: Option<Json>) -> Result<()> {
 /// Says what a paid model will be asked for that nobody has ordered of it, but of the one before.
 fn tell_what_it_costs(collection: &Collection, options: &Options, changes: &Map<String, Value>) -> Result<()> {
     for (model, steps) in [
-        (&options.summarizer, &["tree", "reports"][..]),
+        (&options.summarizer, &["tree", "describe", "reports"][..]),
         (&options.extractor, &["extract"]),
     ] {
         if !model.is_paid() || !changes.contains_key(model.role.name()) {

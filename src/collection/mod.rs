@@ -3,9 +3,11 @@
 mod admin;
 mod create;
 mod options;
+mod reading;
 mod status;
 
 pub use options::Options;
+pub use reading::Reading;
 
 use pgrx::PgSqlErrorCode;
 use pgrx::pg_sys;
@@ -18,7 +20,7 @@ use crate::pg::{lock, spi};
 use crate::search::has_index;
 
 /// Version of the tables of a collection; one with another version has to be migrated first.
-pub const LAYOUT: i64 = 5;
+pub const LAYOUT: i64 = 6;
 
 /// The tables of a collection, as sql/collection.sql makes them.
 pub const TABLES: [&str; 20] = [

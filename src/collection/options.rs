@@ -7,6 +7,7 @@ use graphrag_text::{chunk, stop};
 use pgrx::PgSqlErrorCode;
 use serde_json::{Map, Value};
 
+use super::reading::{self, Reading};
 use super::{LAYOUT, quoted};
 use crate::error::{Error, Result, required};
 use crate::model::prompts::PROMPTS;
@@ -46,14 +47,17 @@ pub struct Options {
     pub summary_tokens: i64,
     /// Tokens of the statements that a report is written from.
     pub report_tokens: i64,
-    /// Whether what a model has extracted is left out where the block does not bear it out.
-    pub drop_ungrounded: bool,
+    /// Tokens of the descriptions of one entity or relation, above which they are summarised.
+    pub description_tokens: i64,
+    /// How often a model is asked what it has missed in a block.
+    pub gleanings: i64,
+    pub reading: Reading,
     /// Requests that an item gets in all before it stays failed, one a refresh.
     pub max_attempts: i64,
 }
 
 /// Numeric options: key, default, least, greatest.
-const NUMBERS: [(&str, i64, i64, i64); 10] = [
+const NUMBERS: [(&str, i64, i64, i64); 12] = [
     ("block_tokens", 1000, 50, 100_000),
     ("leaf_tokens", 200, 8, 10_000),
     ("leaf_overlap", 40, 0, 5_000),
@@ -63,14 +67,13 @@ const NUMBERS: [(&str, i64, i64, i64); 10] = [
     ("cluster_tokens", 3500, 100, 1_000_000),
     ("summary_tokens", 200, 16, 10_000),
     ("report_tokens", 8000, 200, 1_000_000),
+    ("description_tokens", 500, 50, 100_000),
+    ("gleanings", 0, 0, 10),
     ("max_attempts", 3, 1, 1_000),
 ];
 
 /// The models that rag_alter changes.
 const MODELS: [&str; 5] = ["embedder", "summarizer", "extractor", "answerer", "reranker"];
-
-/// What is done with what a model has extracted where the block does not bear it out.
-const UNGROUNDED: &str = "ungrounded";
 
 /// The longest prompt.
 const MAX_PROMPT_BYTES: usize = 20_000;
@@ -150,7 +153,9 @@ impl Options {
             cluster_tokens: number("cluster_tokens")?,
             summary_tokens: number("summary_tokens")?,
             report_tokens: number("report_tokens")?,
-            drop_ungrounded: drop_ungrounded(map)?,
+            description_tokens: number("description_tokens")?,
+            gleanings: number("gleanings")?,
+            reading: Reading::parse(map)?,
             max_attempts: number("max_attempts")?,
         })
     }
@@ -238,17 +243,6 @@ fn prompts(map: &Map<String, Value>) -> Result<BTreeMap<&'static str, String>> {
     Ok(prompts)
 }
 
-fn drop_ungrounded(map: &Map<String, Value>) -> Result<bool> {
-    match map.get(UNGROUNDED) {
-        None | Some(Value::Null) => Ok(false),
-        Some(Value::String(text)) if text == "flag" || text == "drop" => Ok(text == "drop"),
-        Some(other) => Err(
-            Error::invalid(format!("setting {} must be \"flag\" or \"drop\"", quoted(UNGROUNDED)))
-                .detail(format!("It is {other}.")),
-        ),
-    }
-}
-
 fn number(map: &Map<String, Value>, key: &str) -> Result<i64> {
     let known = NUMBERS.iter().find(|number| number.0 == key);
     let &(_, default, least, greatest) = known.ok_or_else(|| Error::internal(format!("no setting is called {key}")))?;
@@ -282,7 +276,7 @@ pub fn settings_of(settings: Option<Json>) -> Result<Map<String, Value>> {
 /// Refuses keys that are not options; `models` says whether all models may be among them (rag_alter), or only the reranker.
 pub fn check_keys(settings: &Map<String, Value>, models: bool) -> Result<()> {
     let mut known: Vec<&str> = NUMBERS.iter().map(|n| n.0).chain(PROMPTS.map(|p| p.0)).collect();
-    known.push(UNGROUNDED);
+    known.extend(reading::KEYS);
     known.extend(if models { &MODELS[..] } else { &MODELS[4..] });
     match settings.keys().find(|key| !known.contains(&key.as_str())) {
         None => Ok(()),

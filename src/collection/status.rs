@@ -54,9 +54,12 @@ fn status(name: Option<&str>) -> Result<Vec<StatusRow>> {
                  WHERE level = 0 AND embedding IS NOT NULL) n \
          UNION ALL SELECT 4, 'extract', b.total, b.total - (SELECT count(DISTINCT key) FROM {s}.change WHERE \"table\" = 'block'), \
                 'extractor' FROM (SELECT count(*) AS total FROM {s}.block) b \
-         UNION ALL SELECT 5, 'communities', count(*), count(*) FILTER (WHERE EXISTS \
+         UNION ALL SELECT 5, 'describe', count(*), count(*) FILTER (WHERE NOT stale), 'summarizer' \
+           FROM (SELECT stale FROM {s}.entity WHERE fragments_hash IS NOT NULL \
+                 UNION ALL SELECT stale FROM {s}.relation WHERE fragments_hash IS NOT NULL) d \
+         UNION ALL SELECT 6, 'communities', count(*), count(*) FILTER (WHERE EXISTS \
                 (SELECT FROM {s}.community_entity c WHERE c.entity_id = e.id)), NULL FROM {s}.entity e \
-         UNION ALL SELECT 6, 'reports', count(*), count(text) FILTER (WHERE NOT stale), 'summarizer' \
+         UNION ALL SELECT 7, 'reports', count(*), count(text) FILTER (WHERE NOT stale), 'summarizer' \
            FROM {s}.community WHERE size > 1) \
        SELECT c.step, c.total, c.done, greatest(c.total - c.done - coalesce(m.failed, 0), 0), coalesce(m.failed, 0), \
               (s.value ->> 'built_at')::timestamptz, coalesce(r.value #>> '{}', s.value ->> 'model'), coalesce(m.calls, 0)::bigint, \

@@ -2,28 +2,33 @@
 
 use std::collections::BTreeMap;
 
-use graphrag_text::answer;
 use pgrx::prelude::*;
 use serde_json::{Map, Value};
 
+use super::describe::Descriptions;
 use super::found::{Block, Found};
 use super::merge::{Touched, recount};
+use super::rounds::{self, Heard, Passage};
 use super::write::write;
 use crate::collection::Collection;
-use crate::error::{Result, sql};
-use crate::model::{self, Answer, Asking, Item, Ledger, prompts};
+use crate::error::{Result, required, sql};
+use crate::model::{self, Asking, Ledger};
 use crate::pg::json::Json;
 use crate::pg::tick;
 use crate::progress::Progress;
 use crate::{ingest, search};
 
+/// A block was read, but the question for what was missed in it has failed.
+const NOT_ASKED_AGAIN: &str = "gleaning failed";
+
 /// Blocks that are read and written at once.
 const BATCH: usize = 500;
 
-/// SQL: `graph_extract(collection)`.
+/// SQL: `graph_extract(collection, again)`.
 #[pg_extern(sql = false)]
 fn graph_extract(
     collection: Option<&str>,
+    again: Option<bool>,
 ) -> sql::Result<
     TableIterator<
         'static,
@@ -37,12 +42,18 @@ fn graph_extract(
         ),
     >,
 > {
-    Ok(TableIterator::once(extract(collection)?))
+    Ok(TableIterator::once(extract(collection, again)?))
 }
 
-fn extract(name: Option<&str>) -> Result<(i64, i64, i64, i64, i64, Json)> {
+fn extract(name: Option<&str>, again: Option<bool>) -> Result<(i64, i64, i64, i64, i64, Json)> {
+    let again = required(again, "again")?;
     let collection = Collection::build_with_models(name, false)?;
     ingest::take_up(&collection)?;
+    if again {
+        let sql = "INSERT INTO {s}.change (\"table\", key, kind) SELECT 'block', id::text, 'update' FROM {s}.block b \
+                   WHERE NOT EXISTS (SELECT FROM {s}.change c WHERE c.\"table\" = 'block' AND c.key = b.id::text)";
+        collection.execute(sql, &[])?;
+    }
     search::ensure_index(&collection, "node")?;
     collection.analyze(&["node", "block"])?;
     let mut blocks = Blocks::pending(&collection)?;
@@ -60,13 +71,34 @@ fn extract(name: Option<&str>) -> Result<(i64, i64, i64, i64, i64, Json)> {
     collection.analyze(&["mention", "evidence", "relation"])?;
     let touched = blocks.settle(&collection)?;
     finish(&collection)?;
+    let calls = ledger.calls + describe(&collection)?;
     let (entities, relations) = (touched.entities.len() as i64, touched.relations.len() as i64);
     let reasons: Map<String, Value> = std::mem::take(&mut blocks.reasons)
         .into_iter()
         .map(|(reason, count)| (reason.to_owned(), count.into()))
         .collect();
     let reasons = Json::from(Value::Object(reasons));
-    Ok((blocks.read, entities, relations, blocks.failed, ledger.calls, reasons))
+    Ok((blocks.read, entities, relations, blocks.failed, calls, reasons))
+}
+
+/// Has long descriptions written by the summarizer; answers how many calls that took.
+fn describe(collection: &Collection) -> Result<i64> {
+    let mut descriptions = Descriptions::pending(collection)?;
+    if descriptions.total() == 0 {
+        return Ok(0);
+    }
+    let mut ledger = Ledger::begin(collection, "describe", Asking::Now)?;
+    let mut progress = Progress::start();
+    while !descriptions.is_done() {
+        descriptions.step(collection, &mut ledger, true)?;
+        tick();
+        progress.say(|| format!("{} of {} descriptions", descriptions.done(), descriptions.total()));
+    }
+    if ledger.waiting > 0 {
+        ingest::tell_waiting(collection, ledger.waiting, "those descriptions are written");
+    }
+    ledger.finish()?;
+    Ok(ledger.calls)
 }
 
 /// Brings statistics and the settings up to what extraction has written.
@@ -133,7 +165,12 @@ impl Blocks {
                 start: row.need(3)?,
                 text: row.need(4)?,
             };
-            Ok((block, row.get::<String>(5)?, row.need::<String>(6)?))
+            let section: String = row.need(6)?;
+            Ok(Passage {
+                block,
+                title: row.get(5)?,
+                section: serde_json::from_str(&section).unwrap_or_default(),
+            })
         })?;
         let options = &collection.options;
         let mut found = Found::default();
@@ -141,34 +178,24 @@ impl Blocks {
         let before = ledger.waiting;
         let mut failed = 0;
         if options.extractor.is_built_in() {
-            for (block, ..) in &rows {
+            for Passage { block, .. } in &rows {
                 found.add_built_in(block, model::extract_built_in(&block.text, options.stop_words()));
                 read.push(block.id);
                 tick();
             }
         } else {
-            let items: Vec<Item> = rows
-                .iter()
-                .map(|(block, title, section)| {
-                    let section: Vec<String> = serde_json::from_str(section).unwrap_or_default();
-                    let request =
-                        prompts::extract(&options.extractor, options, title.as_deref(), &section, &block.text);
-                    Item::new(request, vec![block.document])
-                })
-                .collect();
-            for ((block, ..), answer) in rows.iter().zip(ledger.want(&options.extractor, &items)?) {
-                match answer {
-                    Some(Answer::Text(reply)) => {
-                        // It was read when it came in; a reply that cannot be read any more says nothing.
-                        found.add_answer(
-                            block,
-                            answer::extraction(&reply).unwrap_or_default(),
-                            options.drop_ungrounded,
-                        );
+            let heard = rounds::ask(collection, ledger, &rows)?;
+            for (Passage { block, .. }, heard) in rows.iter().zip(heard) {
+                match heard {
+                    Heard::Read { found: answer, missed } => {
+                        found.add_answer(block, answer, &options.reading);
+                        if missed {
+                            found.count(NOT_ASKED_AGAIN);
+                        }
                         read.push(block.id);
                     }
-                    Some(_) => failed += 1,
-                    None => {}
+                    Heard::Failed => failed += 1,
+                    Heard::Waiting => {}
                 }
                 tick();
             }
@@ -208,6 +235,8 @@ fn unwrite(collection: &Collection, ids: &[i64], touched: &mut Touched) -> Resul
     touched
         .entities
         .extend(collection.returning(sql, &[ids.to_vec().into()], |row| row.need::<i64>(1))?);
+    let sql = "DELETE FROM {s}.claim WHERE block_id = ANY ($1) AND NOT given";
+    collection.execute(sql, &[ids.to_vec().into()])?;
     let sql = "DELETE FROM {s}.evidence WHERE block_id = ANY ($1) AND NOT given RETURNING relation_id";
     touched
         .relations

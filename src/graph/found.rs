@@ -1,11 +1,10 @@
 //! What was found in blocks, as rows: by the built-in extractor or by a model.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::BTreeMap;
 
-use graphrag_text::answer::Extraction;
-use graphrag_text::{fold, phrases, place};
+use graphrag_text::{fold, phrases};
 
-use crate::pg::tick;
+use super::claim::Claims;
 
 /// Names longer than this are no names.
 pub const MAX_KEY_BYTES: usize = 2000;
@@ -57,6 +56,7 @@ pub struct Evidence {
 pub struct Found {
     pub mentions: Mentions,
     pub evidence: Evidence,
+    pub claims: Claims,
     /// Folded name to the name as first written; sorted, so that two sessions take the rows in the same order.
     pub names: BTreeMap<String, String>,
     /// How many records were dropped or flagged, by reason.
@@ -145,94 +145,15 @@ impl Found {
         }
     }
 
-    /// Adds what a model has answered. A relation whose quote does not stand in the block gets the first sentence that holds
-    /// both names; its ends are mentioned if the model has not listed them. What the block does not bear out (a name that does not stand there, a
-    /// quote that cannot be found) is counted, and left out if `drop`.
-    pub fn add_answer(&mut self, block: &Block, found: Extraction, drop: bool) {
-        for (&reason, &count) in found.dropped.iter().chain(&found.lost) {
-            *self.reasons.entry(reason).or_default() += count as i64;
-        }
-        let mut mentioned: HashSet<String> = HashSet::new();
-        let mut mentions = Vec::new();
-        for entity in found.entities {
-            if mentioned.insert(fold::name(&entity.name)) {
-                mentions.push((entity.name, entity.kind, entity.description));
-            }
-        }
-        for relation in &found.relations {
-            for name in [&relation.subject, &relation.object] {
-                if mentioned.insert(fold::name(name)) {
-                    mentions.push((name.clone(), None, None));
-                }
-            }
-        }
-        let mut absent = HashSet::new();
-        for (name, kind, description) in mentions {
-            let place = place::name(&block.text, &name).map(|range| {
-                let (_, start, end) = place::trimmed(&block.text, range);
-                (start, end)
-            });
-            if place.is_none() {
-                self.count(NO_PLACE);
-                absent.insert(fold::name(&name));
-                if drop {
-                    continue;
-                }
-            }
-            self.mention(
-                block,
-                Mention {
-                    name,
-                    kind,
-                    description,
-                    place,
-                },
-            );
-        }
-        let mut stated = HashSet::new();
-        for relation in found.relations {
-            let keys = [fold::name(&relation.subject), fold::name(&relation.object)];
-            let by_quote = relation
-                .quote
-                .as_deref()
-                .and_then(|quote| place::quote(&block.text, quote));
-            let is_lost = relation.quote.is_some() && by_quote.is_none();
-            if is_lost {
-                self.count(NO_QUOTE);
-            }
-            if drop && (is_lost || keys.iter().any(|key| absent.contains(key))) {
-                continue;
-            }
-            let range = by_quote.or_else(|| place::sentence(&block.text, [&keys[0], &keys[1]], &mut tick));
-            let predicate = relation
-                .predicate
-                .filter(|predicate| !fold::predicate(predicate).is_empty());
-            let predicate = predicate.unwrap_or_else(|| UNNAMED.to_owned());
-            if stated.insert((keys, fold::predicate(&predicate), range.clone())) {
-                self.relation(
-                    block,
-                    Stated {
-                        subject: relation.subject,
-                        predicate,
-                        object: relation.object,
-                        description: relation.description,
-                        strength: relation.strength,
-                        quote: range.map(|range| place::trimmed(&block.text, range)),
-                    },
-                );
-            }
-        }
-    }
-
-    fn count(&mut self, reason: &'static str) {
+    pub fn count(&mut self, reason: &'static str) {
         *self.reasons.entry(reason).or_default() += 1;
     }
 
-    fn mention(&mut self, block: &Block, mention: Mention) {
+    pub fn mention(&mut self, block: &Block, mention: Mention) {
         self.mention_at(Spot::of(block), mention);
     }
 
-    fn relation(&mut self, block: &Block, stated: Stated) {
+    pub fn relation(&mut self, block: &Block, stated: Stated) {
         self.relation_at(Spot::of(block), stated, None);
     }
 

@@ -1,5 +1,6 @@
 //! Entities and relations are caches of mentions and evidence: they are recomputed here from what stands there.
 
+use super::describe::shorten;
 use crate::collection::Collection;
 use crate::error::Result;
 
@@ -54,10 +55,12 @@ pub fn recount(collection: &Collection, touched: &Touched) -> Result<()> {
     collection.execute(sql, &[relations()])?;
     let sql = "UPDATE {s}.relation r SET weight = coalesce(e.blocks, r.given_weight), \
                  source_count = coalesce(e.documents, 0), predicate = coalesce(e.predicate, r.predicate), \
-                 description = CASE WHEN r.given_weight IS NULL THEN e.description ELSE r.description END, \
+                 description = CASE WHEN r.given_weight IS NOT NULL OR r.fragments_hash = e.hash THEN r.description ELSE e.description END, \
+                 fragments_hash = CASE WHEN r.given_weight IS NULL AND r.fragments_hash = e.hash THEN e.hash END, \
+                 stale = coalesce(r.given_weight IS NULL AND r.fragments_hash = e.hash AND r.stale, false), \
                  properties = CASE WHEN r.given_weight IS NULL THEN coalesce(e.properties, '{}') ELSE r.properties END \
                FROM unnest($1) AS wanted (id) LEFT JOIN ( \
-                 SELECT e.relation_id, \
+                 SELECT *, sha256(convert_to(description, 'UTF8')) AS hash FROM (SELECT e.relation_id, \
                    count(DISTINCT (e.block_id, e.document_id)) AS blocks, \
                    count(DISTINCT e.document_id) AS documents, \
                    (array_agg(e.predicate ORDER BY d.body_hash, d.source_key COLLATE \"C\", e.start_char, \
@@ -65,10 +68,11 @@ pub fn recount(collection: &Collection, touched: &Touched) -> Result<()> {
                    string_agg(DISTINCT e.description COLLATE \"C\", chr(10) ORDER BY e.description COLLATE \"C\") AS description, \
                    (SELECT jsonb_object_agg(p.key, p.value ORDER BY v.description COLLATE \"C\", p.value) FROM {s}.evidence v, \
                       jsonb_each(v.properties) p WHERE v.relation_id = e.relation_id) AS properties \
-                 FROM {s}.evidence e JOIN {s}.document d ON d.id = e.document_id WHERE e.relation_id = ANY ($1) GROUP BY 1) e \
+                 FROM {s}.evidence e JOIN {s}.document d ON d.id = e.document_id WHERE e.relation_id = ANY ($1) GROUP BY 1) e) e \
                  ON e.relation_id = wanted.id \
                WHERE r.id = wanted.id";
     collection.execute(sql, &[relations()])?;
+    shorten(collection, "relation", &touched.relations)?;
 
     let entities_arg = || entities.clone().into();
     let sql = "DELETE FROM {s}.entity t WHERE t.id = ANY ($1) AND NOT t.given \
@@ -78,16 +82,19 @@ pub fn recount(collection: &Collection, touched: &Touched) -> Result<()> {
     collection.execute(sql, &[entities_arg()])?;
     let sql = "UPDATE {s}.entity t SET name = CASE WHEN t.given THEN t.name ELSE coalesce(m.name, t.name) END, \
                  type = CASE WHEN t.given THEN t.type ELSE m.type END, \
-                 description = CASE WHEN t.given THEN t.description ELSE m.description END, \
+                 description = CASE WHEN t.given OR t.fragments_hash = m.hash THEN t.description ELSE m.description END, \
+                 fragments_hash = CASE WHEN NOT t.given AND t.fragments_hash = m.hash THEN m.hash END, \
+                 stale = coalesce(NOT t.given AND t.fragments_hash = m.hash AND t.stale, false), \
                  source_count = coalesce(m.documents, 0) \
                FROM unnest($1) AS wanted (id) LEFT JOIN ( \
-                 SELECT m.entity_id, count(DISTINCT m.document_id) AS documents, \
+                 SELECT *, sha256(convert_to(description, 'UTF8')) AS hash FROM (SELECT m.entity_id, count(DISTINCT m.document_id) AS documents, \
                    mode() WITHIN GROUP (ORDER BY m.name COLLATE \"C\") FILTER (WHERE m.key = e.key) AS name, \
                    mode() WITHIN GROUP (ORDER BY m.type COLLATE \"C\") AS type, \
                    string_agg(DISTINCT m.description COLLATE \"C\", chr(10) ORDER BY m.description COLLATE \"C\") AS description \
-                 FROM {s}.mention m JOIN {s}.entity e ON e.id = m.entity_id WHERE m.entity_id = ANY ($1) GROUP BY 1) m ON m.entity_id = wanted.id \
+                 FROM {s}.mention m JOIN {s}.entity e ON e.id = m.entity_id WHERE m.entity_id = ANY ($1) GROUP BY 1) m) m ON m.entity_id = wanted.id \
                WHERE t.id = wanted.id";
     collection.execute(sql, &[entities_arg()])?;
+    shorten(collection, "entity", &entities)?;
     // An alias that was a document's word goes with the last document that has it.
     let sql = "DELETE FROM {s}.entity_alias a WHERE a.entity_id = ANY ($1) AND NOT (a.merged ->> 'given')::boolean \
                AND a.merged -> 'relations' = '[]' AND NOT EXISTS (SELECT FROM {s}.mention m WHERE m.entity_id = a.entity_id AND m.key = a.key) \
@@ -112,6 +119,7 @@ pub fn reattach(collection: &Collection, ids: &[i64]) -> Result<()> {
         Ok((row.need(1)?, row.need(2)?, row.need(3)?, row.need(4)?))
     })?;
     let mut touched = Touched::default();
+    reattach_claims(collection, ids)?;
     let (mut documents, mut keys) = (Vec::new(), Vec::new());
     for (relation, document, subject, object) in lost {
         touched.relations.push(relation);
@@ -132,6 +140,23 @@ pub fn reattach(collection: &Collection, ids: &[i64]) -> Result<()> {
         .relations
         .extend(collection.returning(sql, &[ids_arg()], |row| row.need::<i64>(1))?);
     recount(collection, &touched)
+}
+
+/// The same for claims that were given.
+fn reattach_claims(collection: &Collection, ids: &[i64]) -> Result<()> {
+    for sql in [
+        "UPDATE {s}.claim c SET start_char = strpos(d.body, c.quote) - 1, end_char = strpos(d.body, c.quote) - 1 + length(c.quote) \
+         FROM {s}.document d WHERE d.id = c.document_id AND c.document_id = ANY ($1) AND c.given AND strpos(d.body, c.quote) > 0 \
+         AND substr(d.body, c.start_char + 1, c.end_char - c.start_char) IS DISTINCT FROM c.quote",
+        "DELETE FROM {s}.claim c USING {s}.document d \
+         WHERE d.id = c.document_id AND c.document_id = ANY ($1) AND c.given AND strpos(d.body, c.quote) = 0",
+        "UPDATE {s}.claim c SET block_id = b.id FROM {s}.block b WHERE b.document_id = c.document_id \
+         AND c.document_id = ANY ($1) AND c.given AND c.block_id IS NULL \
+         AND c.start_char >= b.start_char AND c.start_char < b.end_char",
+    ] {
+        collection.execute(sql, &[ids.to_vec().into()])?;
+    }
+    Ok(())
 }
 
 /// After documents have gone: communities lose them as sources, and those left without members go. Their metadata stays

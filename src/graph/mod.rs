@@ -2,7 +2,10 @@
 
 mod add;
 mod alias;
+mod answered;
+mod claim;
 mod communities;
+mod describe;
 mod extract;
 mod found;
 mod global;
@@ -11,12 +14,15 @@ mod local;
 mod merge;
 mod report;
 mod resolve;
+mod rounds;
 mod trigger;
 mod unknown;
 mod write;
 
 pub use add::check_length;
 pub use communities::{find_again, needs_communities};
+pub use describe::Descriptions;
 pub use extract::{Blocks, finish as finish_extraction};
 pub use merge::{lock_rows, reattach, recount, settle_communities, touched_by, touched_by_all};
 pub use report::Reports;
+pub use rounds::rounds;

@@ -11,9 +11,11 @@ pub fn write(collection: &Collection, found: Found, given: bool, touched: &mut T
     let Found {
         mentions,
         evidence,
+        claims,
         names,
         ..
     } = found;
+    claims.write(collection, given)?;
     let (keys, shown): (Vec<String>, Vec<String>) = names.into_iter().unzip();
     let sql = "INSERT INTO {s}.entity (key, name, given) \
                SELECT u.key, u.name, false FROM unnest($1::text[], $2::text[]) WITH ORDINALITY AS u (key, name, n) \

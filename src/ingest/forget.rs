@@ -16,7 +16,7 @@ pub fn forget_documents(collection: &Collection, ids: &[i64], gone: bool) -> Res
     let graph_before = graph::touched_by(collection, ids)?;
     let all = if gone { "true" } else { "NOT given" };
     if !gone {
-        for table in ["evidence", "mention"] {
+        for table in ["evidence", "mention", "claim"] {
             let sql = format!("UPDATE {{s}}.{table} SET block_id = NULL WHERE document_id = ANY ($1) AND given");
             collection.execute(&sql, &[ids_arg()])?;
         }
@@ -31,7 +31,7 @@ pub fn forget_documents(collection: &Collection, ids: &[i64], gone: bool) -> Res
     for sql in [
         &format!("DELETE FROM {{s}}.evidence WHERE document_id = ANY ($1) AND {all}"),
         &format!("DELETE FROM {{s}}.mention WHERE document_id = ANY ($1) AND {all}"),
-        "DELETE FROM {s}.claim WHERE document_id = ANY ($1)",
+        &format!("DELETE FROM {{s}}.claim WHERE document_id = ANY ($1) AND {all}"),
     ] {
         collection.execute(sql, &[ids_arg()])?;
     }

@@ -11,6 +11,7 @@ use sha2::{Digest, Sha256};
 use super::{Embedder, Form, Model, Role, Server, prompts};
 use crate::collection::Collection;
 use crate::error::{Result, sql};
+use crate::graph;
 use crate::ingest::WAITING;
 use crate::pg::tick;
 use crate::raptor::foretell::{self, Expected, Texts};
@@ -73,6 +74,12 @@ fn estimate(name: Option<&str>) -> Result<Vec<EstimateRow>> {
         "extract",
         None,
         extract(&collection, waiting.blocks)?,
+    )?);
+    rows.push(row(
+        &collection,
+        "describe",
+        None,
+        describe(&collection, waiting.blocks)?,
     )?);
     rows.push(row(
         &collection,
@@ -244,29 +251,68 @@ fn tokens_of(request: &serde_json::Value) -> i64 {
     counts.map(|text| tokens::count(text) as i64).sum()
 }
 
-/// Without an answer yet, an extraction is taken to be half as long as what it reads, and long enough for one relation.
+/// Without an answer yet, an extraction is taken to be half as long as what it reads, and long enough for one relation. A
+/// question for what was missed holds half of that, and brings as much again; each block is taken to be asked as often as can be.
 fn extract(collection: &Collection, uncut: Load) -> Result<Parts<'_>> {
     let options = &collection.options;
     let model = &options.extractor;
     let sql = "SELECT count(*), coalesce(sum(token_count), 0)::bigint FROM {s}.block \
                WHERE id IN (SELECT key::bigint FROM {s}.change WHERE \"table\" = 'block')";
     let standing = load(collection, sql)?;
-    let (calls, tokens) = (standing.items + uncut.items, standing.tokens + uncut.tokens);
+    let (blocks, tokens) = (standing.items + uncut.items, standing.tokens + uncut.tokens);
+    let rounds = graph::rounds(collection);
+    let calls = blocks * rounds;
     let overhead = tokens_of(&prompts::extract(
         model,
         options,
         Some("a title"),
         &["a section".to_owned()],
         "",
+        None,
     ));
     let (prompt, completion) = match observed(collection, "extract", Role::Extractor, calls)? {
         Some((prompt, completion)) => (prompt * calls as f64, completion * calls as f64),
-        None => ((tokens + calls * overhead) as f64, (tokens / 2 + calls * 150) as f64),
+        None => {
+            let first = (tokens + blocks * overhead, tokens / 2 + blocks * 150);
+            let later = (first.0 + first.1 / 2, first.1 / 2);
+            let sum = |first: i64, later: i64| (first + (rounds - 1) * later) as f64;
+            (sum(first.0, later.0), sum(first.1, later.1))
+        }
     };
     Ok(vec![(
         model,
         asks(model, calls, calls, prompt as i64, completion as i64),
     )])
+}
+
+/// Long descriptions are known when all blocks are read; until then at most as many more are expected as the blocks that were
+/// read have brought.
+fn describe(collection: &Collection, uncut: Load) -> Result<Parts<'_>> {
+    let options = &collection.options;
+    let model = &options.summarizer;
+    let sql = "SELECT count(DISTINCT (kind, id)), coalesce(sum(octet_length(description)) / 4, 0)::bigint FROM ( \
+                 SELECT 'entity' AS kind, t.id, m.description FROM {s}.entity t JOIN {s}.mention m ON m.entity_id = t.id WHERE t.stale \
+                 UNION SELECT 'relation', t.id, e.description FROM {s}.relation t JOIN {s}.evidence e ON e.relation_id = t.id WHERE t.stale) d";
+    let stale = load(collection, sql)?;
+    let sql = "SELECT (SELECT count(*) FROM {s}.block), (SELECT count(DISTINCT key) FROM {s}.change WHERE \"table\" = 'block')";
+    let (blocks, unread): (i64, i64) = collection.query_one(sql, &[], |row| Ok((row.need(1)?, row.need(2)?)))?;
+    let (all, read) = (blocks + uncut.items, blocks - unread);
+    let high = match read * 100 >= all && read > 0 {
+        true => (stale.items as f64 * all as f64 / read as f64).ceil() as i64,
+        false => stale.items,
+    };
+    let overhead = tokens_of(&prompts::describe(model, options, "a name", &[]));
+    let (prompt, completion) = match observed(collection, "describe", Role::Summarizer, stale.items)? {
+        Some((prompt, completion)) => (
+            (prompt * stale.items as f64) as i64,
+            (completion * stale.items as f64) as i64,
+        ),
+        None => (
+            stale.tokens + stale.items * overhead,
+            stale.items * options.summary_tokens,
+        ),
+    };
+    Ok(vec![(model, asks(model, stale.items, high, prompt, completion))])
 }
 
 /// Communities are known when all blocks are read; until then their number lies between those that there are and what

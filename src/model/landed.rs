@@ -32,10 +32,10 @@ pub fn read_text(role: Role, step: &str, reply: &str, cut: bool) -> std::result:
     let (text, repairs) = match role {
         Role::Extractor => {
             let found = answer::extraction(reply).map_err(|error| error.to_string())?;
-            if found.entities.is_empty() && found.relations.is_empty() && !found.dropped.is_empty() {
+            if found.kept() == 0 && !found.dropped.is_empty() {
                 let reasons: Vec<&str> = found.dropped.keys().copied().collect();
                 return Err(format!(
-                    "the reply holds no entity and no relation that can be read ({})",
+                    "the reply holds no record that can be read ({})",
                     reasons.join(", ")
                 ));
             }

@@ -8,6 +8,7 @@ use pgrx::{notice, pg_sys};
 use super::work::{REEMBED, STEPS, Work};
 use crate::collection::Collection;
 use crate::error::{self, Error, Result};
+use crate::graph::Descriptions;
 use crate::ingest::{self, Waiting};
 use crate::model::{Flight, trouble};
 use crate::progress::count;
@@ -60,6 +61,8 @@ impl Run {
                 }
                 Some(_) => {}
                 None if is_ordered(collection, step)? => chosen.push_back(step),
+                // It is rare: a description has to be long.
+                None if step == "describe" && Descriptions::pending(collection)?.total() == 0 => {}
                 None => left_out.push(step),
             }
         }
@@ -283,7 +286,7 @@ fn span(seconds: f64) -> String {
 fn is_ordered(collection: &Collection, step: &str) -> Result<bool> {
     let options = &collection.options;
     let model = match step {
-        "tree" | "reports" => &options.summarizer,
+        "tree" | "describe" | "reports" => &options.summarizer,
         "extract" => &options.extractor,
         _ => return Ok(true),
     };

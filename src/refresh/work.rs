@@ -5,7 +5,7 @@ use pgrx::notice;
 use super::reembed::Reembed;
 use crate::collection::Collection;
 use crate::error::Result;
-use crate::graph::{self, Blocks, Reports};
+use crate::graph::{self, Blocks, Descriptions, Reports};
 use crate::ingest::{self, Leaves, Waiting};
 use crate::model::{Asking, Form, Ledger, Model, Role, ledger, lsa};
 use crate::pg::spi;
@@ -14,7 +14,7 @@ use crate::raptor::Shape;
 use crate::search;
 
 /// The steps that a caller can name, in their order.
-pub const STEPS: [&str; 5] = ["embed", "tree", "extract", "communities", "reports"];
+pub const STEPS: [&str; 6] = ["embed", "tree", "extract", "describe", "communities", "reports"];
 
 /// Going over to another embedder, which is a part of embed. In the ledger it is a step of its own: what one of the two does
 /// not want, the other may.
@@ -29,6 +29,7 @@ pub enum Work {
     Reembed(Box<Reembed>),
     Tree,
     Extract(Blocks),
+    Describe(Descriptions),
     Communities,
     Reports(Reports),
 }
@@ -50,6 +51,7 @@ impl Work {
             Work::Reembed(_) => REEMBED,
             Work::Tree => "tree",
             Work::Extract(_) => "extract",
+            Work::Describe(_) => "describe",
             Work::Communities => "communities",
             Work::Reports(_) => "reports",
         }
@@ -65,6 +67,7 @@ impl Work {
             },
             "tree" => (has_vectors(collection)? && needs_tree(collection)?).then_some(Work::Tree),
             "extract" => Some(Work::Extract(Blocks::pending(collection)?)),
+            "describe" => Some(Work::Describe(Descriptions::pending(collection)?)),
             "communities" => graph::needs_communities(collection)?.then_some(Work::Communities),
             _ => Some(Work::Reports(Reports::pending(collection, None)?)),
         };
@@ -84,6 +87,7 @@ impl Work {
             Work::Embed(leaves) => pace(leaves.done(), leaves.total(), ("leaf", "leaves")),
             Work::Reembed(texts) => pace(texts.done(), texts.total(), ("text", "texts")),
             Work::Extract(blocks) => pace(blocks.done(), blocks.total(), ("block", "blocks")),
+            Work::Describe(rows) => pace(rows.done(), rows.total(), ("description", "descriptions")),
             Work::Reports(reports) => pace(reports.done(), reports.total(), ("report", "reports")),
             Work::Tree | Work::Communities => None,
         }
@@ -134,6 +138,10 @@ impl Work {
                 blocks.settle(collection)?;
                 (waiting, blocks.is_done())
             }
+            Work::Describe(rows) => {
+                let skip = skip || is_queue(&collection.options.summarizer);
+                (rows.step(collection, &mut ledger, skip)?, rows.is_done())
+            }
             Work::Communities => {
                 graph::find_again(collection)?;
                 return Ok((0, true));
@@ -157,6 +165,11 @@ impl Work {
                 collection.note_step("embed", Some(&collection.options.embedder.text), serde_json::json!({}))
             }
             Work::Extract(_) => graph::finish_extraction(collection),
+            Work::Describe(_) => collection.note_step(
+                "describe",
+                Some(&collection.options.summarizer.text),
+                serde_json::json!({}),
+            ),
             Work::Reports(reports) => reports.finish(collection),
             _ => Ok(()),
         }
@@ -167,6 +180,7 @@ impl Work {
         match self {
             Work::Embed(leaves) => leaves.failed,
             Work::Extract(blocks) => blocks.failed,
+            Work::Describe(rows) => rows.failed,
             Work::Reports(reports) => reports.failed(),
             _ => 0,
         }

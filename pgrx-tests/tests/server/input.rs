@@ -328,7 +328,7 @@ fn every_argument_says_what_it_takes() {
         ("SELECT rag_chunk('x', 'csv')", "rag_add"),
         (
             "CALL rag_refresh('kb', steps => '{describe}')",
-            "'embed', 'tree', 'extract', 'communities', 'reports'",
+            "'embed', 'tree', 'extract', 'describe', 'communities', 'reports'",
         ),
         ("SELECT raptor_search('kb', '[1,0]'::vector)", "rag_embed"),
         ("SELECT raptor_search('kb', 'x', filter => '[]')", "{\"lang\": \"en\"}"),

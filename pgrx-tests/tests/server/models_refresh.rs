@@ -248,7 +248,7 @@ fn models_refresh_refuses_what_it_cannot_do() {
     let error = failure(&mut client, "CALL rag_refresh('kb', steps => '{Embed}')");
     assert_eq!(
         error.hint(),
-        Some("Steps are 'embed', 'tree', 'extract', 'communities', 'reports'.")
+        Some("Steps are 'embed', 'tree', 'extract', 'describe', 'communities', 'reports'.")
     );
     assert_eq!(one::<i64>(&mut client, locks), 0);
     run(&mut client, "CALL rag_refresh('kb', steps => '{}')");

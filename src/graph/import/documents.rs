@@ -48,7 +48,7 @@ impl Import<'_> {
                     match record {
                         Record::Entity(at) => self.entity(&mut found, &within, *document, &read.entities[at]),
                         Record::Relation(at) => self.relation(&mut found, &within, *document, &read.relations[at]),
-                        Record::Claim(at) => self.claim(&within, *document, &read.claims[at])?,
+                        Record::Claim(at) => self.claim(&mut found, &within, *document, &read.claims[at]),
                     }
                     tick();
                 }
@@ -163,7 +163,7 @@ impl Import<'_> {
         }
     }
 
-    fn claim(&mut self, texts: &[&Text], document: i64, claim: &Claim) -> Result<()> {
+    fn claim(&mut self, found: &mut Said, texts: &[&Text], document: i64, claim: &Claim) {
         let at = claim.quotes.iter().find_map(|quote| {
             texts
                 .iter()
@@ -175,27 +175,8 @@ impl Import<'_> {
         let spot = at
             .as_ref()
             .map_or_else(|| first(texts, document), |(text, _)| text.spot);
-        let quote = at.map(|(text, range)| text.text[range].trim().to_owned());
-        let sql = "INSERT INTO {s}.claim (subject_key, object_key, type, status, description, valid_from, valid_to, block_id, document_id, quote) \
-                   SELECT $1, $2, $3, $4, $5, $6::timestamptz, $7::timestamptz, $8, $9, $10 \
-                   WHERE NOT EXISTS (SELECT FROM {s}.claim c WHERE c.document_id = $9 AND c.subject_key = $1 \
-                     AND c.object_key IS NOT DISTINCT FROM $2 AND c.type IS NOT DISTINCT FROM $3 AND c.description IS NOT DISTINCT FROM $5 \
-                     AND c.block_id IS NOT DISTINCT FROM $8 AND c.status IS NOT DISTINCT FROM $4 AND c.quote IS NOT DISTINCT FROM $10 \
-                     AND c.valid_from IS NOT DISTINCT FROM $6::timestamptz AND c.valid_to IS NOT DISTINCT FROM $7::timestamptz)";
-        let args = [
-            fold::name(&claim.subject).into(),
-            claim.object.as_deref().map(fold::name).into(),
-            claim.kind.clone().into(),
-            claim.status.clone().into(),
-            claim.description.clone().into(),
-            claim.start.as_deref().map(moment).into(),
-            claim.end.as_deref().map(moment).into(),
-            spot.block.into(),
-            document.into(),
-            quote.into(),
-        ];
-        self.collection.execute(sql, &args)?;
-        Ok(())
+        let quote = at.map(|(text, range)| place::trimmed(&text.text, range));
+        found.found.claims.add(spot, claim.clone(), quote);
     }
 }
 
@@ -240,22 +221,4 @@ fn first(texts: &[&Text], document: i64) -> Spot {
         },
         |text| text.spot,
     )
-}
-
-/// A date of ISO 8601 as PostgreSQL reads it: a year or a month begins with its first day; of a time hours, minutes and seconds count, in UTC unless an offset stands behind.
-fn moment(text: &str) -> String {
-    let (date, time) = text.split_at(text.len().min(10));
-    let date = format!("{date}{}", &"0000-01-01"[date.len()..]);
-    let digits = |part: &str| part.len() == 2 && part.bytes().all(|b| b.is_ascii_digit());
-    let clock: Vec<&str> = time.get(1..9.min(time.len())).unwrap_or_default().split(':').collect();
-    let clock = match clock[..] {
-        [hour, minute, second] if [hour, minute, second].into_iter().all(digits) => format!("{hour}:{minute}:{second}"),
-        [hour, minute, ..] if digits(hour) && minute.get(..2).is_some_and(digits) => format!("{hour}:{}", &minute[..2]),
-        _ => "00:00".to_owned(),
-    };
-    let offset = match time.rfind(['+', '-']).map(|at| &time[at..]) {
-        Some(offset) if offset.len() == 6 && digits(&offset[1..3]) && digits(&offset[4..]) => offset,
-        _ => "+00:00",
-    };
-    format!("{date} {clock}{offset}")
 }

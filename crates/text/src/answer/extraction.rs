@@ -130,6 +130,18 @@ impl Extraction {
             + self.reports.len()
     }
 
+    /// Adds the records of a further answer to the same text, and counts what it dropped.
+    pub fn extend(&mut self, more: Extraction) {
+        self.entities.extend(more.entities);
+        self.relations.extend(more.relations);
+        self.claims.extend(more.claims);
+        for (sum, counts) in [(&mut self.dropped, more.dropped), (&mut self.lost, more.lost)] {
+            for (reason, count) in counts {
+                *sum.entry(reason).or_default() += count;
+            }
+        }
+    }
+
     pub(super) fn is_empty(&self) -> bool {
         self.kept() == 0
     }
