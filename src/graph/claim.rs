@@ -32,11 +32,12 @@ impl Claims {
     pub fn add(&mut self, spot: Spot, claim: Claim, quote: Option<(String, i32, i32)>) {
         let subject = fold::name(&claim.subject);
         let object = claim.object.as_deref().map(fold::name).filter(|key| usable(key));
+        let (from, to) = (claim.start.as_deref().map(moment), claim.end.as_deref().map(moment));
         let same = format!(
-            "{:?}",
-            (spot.block, spot.document, &subject, &object, &claim.kind, &claim.status)
+            "{:?}{:?}",
+            (spot.block, spot.document, &subject, &object, &claim.kind, &claim.status),
+            (&claim.description, &from, &to, &quote)
         );
-        let same = format!("{same}{:?}", (&claim.description, &claim.start, &claim.end, &quote));
         if !usable(&subject) || !self.seen.insert(same) {
             return;
         }
@@ -45,8 +46,8 @@ impl Claims {
         self.kind.push(claim.kind);
         self.status.push(claim.status);
         self.description.push(claim.description);
-        self.from.push(claim.start.as_deref().map(moment));
-        self.to.push(claim.end.as_deref().map(moment));
+        self.from.push(from);
+        self.to.push(to);
         self.block.push(spot.block);
         self.document.push(spot.document);
         self.start.push(quote.as_ref().map(|quote| spot.start + quote.1));
@@ -101,7 +102,7 @@ fn moment(text: &str) -> String {
     let clock: Vec<&str> = time.get(1..9.min(time.len())).unwrap_or_default().split(':').collect();
     let clock = match clock[..] {
         [hour, minute, second] if [hour, minute, second].into_iter().all(digits) => format!("{hour}:{minute}:{second}"),
-        [hour, minute, ..] if digits(hour) && minute.get(..2).is_some_and(digits) => format!("{hour}:{}", &minute[..2]),
+        [hour, minute, ..] if digits(hour) && minute.get(..2).is_some_and(digits) => format!("{hour}:{}:00", &minute[..2]),
         _ => "00:00".to_owned(),
     };
     let offset = match time.rfind(['+', '-']).map(|at| &time[at..]) {
