@@ -81,10 +81,11 @@ payload: in one of the formats tuple, json, xml (replies of models), graphrag, l
 A record that names a document (source_key, or the key or text of a passage) or a block (block_id, or the argument for all) is evidence there, at its quote, else at the first sentence with both names; the weight of a relation is then the number of blocks. Others are stated by hand, with their weight or 1; those of equal names add up.
 Columns: entities, relations and claims of the payload, new or not; dropped records; reasons (how many records were dropped or flagged, by reason). Errors: 22P02 a payload that cannot be read, 22023 an unknown format, P0002 no such block.';
 
-COMMENT ON FUNCTION @extschema@.graph_resolve(text, float8) IS
-'Proposes entities that may be one, by their names (initials, contained name, spelling, word order, plural, title, transliteration) and by the neighbours that they share; changes nothing. graph_merge(collection, keep, alias) does what you agree to.
+COMMENT ON FUNCTION @extschema@.graph_resolve(text, float8, boolean) IS
+'Proposes entities that may be one, by their names (initials, contained name, spelling, word order, plural, title, transliteration) by the neighbours that they share, and by how alike the leaves are that mention them; changes nothing. graph_merge(collection, keep, alias) does what you agree to.
 Never proposed are names that differ in a number, a version, a year, a numeral or an opposite (north, south). Of names that are near by way of a third alone only the nearest are put together.
-threshold: the least score, from 0.5 to 1. Columns: keep (of most documents), alias, score, reason, shared (neighbours of both), keep_documents and alias_documents (that mention each). Best first.';
+threshold: the least score, from 0.5 to 1. Columns: keep (of most documents), alias, score, reason, shared (neighbours of both), keep_documents and alias_documents (that mention each), same. Best first.
+ask: has the answerer decide on each proposal; same is what it says, NULL where it has failed or was not asked. Errors: 22023 without an answerer.';
 
 COMMENT ON FUNCTION @extschema@.graph_merge(text, text, text[]) IS
 'Makes one entity of several: keep, and those called by the aliases, whose names lead to it from then on, also in documents that come later. Answers the id of keep.
@@ -122,7 +123,7 @@ COMMENT ON FUNCTION @extschema@._refresh_start(text, bigint, text[]) IS 'The fir
 COMMENT ON FUNCTION @extschema@._refresh_round(text) IS 'One short piece of what rag_refresh does; whether there is more.';
 
 COMMENT ON FUNCTION @extschema@.rag_usage(text) IS
-'What models were asked and what it cost, by step (embed, reembed, tree, extract, describe, reports, ask), documents that are gone by now included.
+'What models were asked and what it cost, by step (embed, reembed, tree, extract, describe, resolve, reports, ask), documents that are gone by now included.
 Columns: step, calls (items asked), prompt_tokens and completion_tokens (as the model counts them, else estimated; NULL of functions), cost (by the prices of the server; NULL without any), failed, repaired (replies that had to be mended to be read).';
 
 COMMENT ON FUNCTION @extschema@.rag_estimate(text) IS

@@ -21,9 +21,10 @@ CREATE FUNCTION @extschema@.graph_import(
 RETURNS TABLE (entities bigint, relations bigint, claims bigint, dropped bigint, reasons jsonb)
 LANGUAGE c VOLATILE COST 100000 ROWS 1 AS 'MODULE_PATHNAME', 'graph_import_wrapper';
 
-CREATE FUNCTION @extschema@.graph_resolve(collection text, threshold float8 DEFAULT 0.9)
+CREATE FUNCTION @extschema@.graph_resolve(collection text, threshold float8 DEFAULT 0.9, ask boolean DEFAULT false)
 RETURNS TABLE (
-    keep text, alias text, score float8, reason text, shared bigint, keep_documents bigint, alias_documents bigint)
+    keep text, alias text, score float8, reason text, shared bigint, keep_documents bigint, alias_documents bigint,
+    same boolean)
 LANGUAGE c VOLATILE COST 100000 ROWS 100 AS 'MODULE_PATHNAME', 'graph_resolve_wrapper';
 
 CREATE FUNCTION @extschema@.graph_merge(collection text, keep text, VARIADIC aliases text[])

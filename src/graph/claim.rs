@@ -102,7 +102,9 @@ fn moment(text: &str) -> String {
     let clock: Vec<&str> = time.get(1..9.min(time.len())).unwrap_or_default().split(':').collect();
     let clock = match clock[..] {
         [hour, minute, second] if [hour, minute, second].into_iter().all(digits) => format!("{hour}:{minute}:{second}"),
-        [hour, minute, ..] if digits(hour) && minute.get(..2).is_some_and(digits) => format!("{hour}:{}:00", &minute[..2]),
+        [hour, minute, ..] if digits(hour) && minute.get(..2).is_some_and(digits) => {
+            format!("{hour}:{}:00", &minute[..2])
+        }
         _ => "00:00".to_owned(),
     };
     let offset = match time.rfind(['+', '-']).map(|at| &time[at..]) {

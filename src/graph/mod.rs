@@ -5,6 +5,7 @@ mod alias;
 mod answered;
 mod claim;
 mod communities;
+mod decide;
 mod describe;
 mod extract;
 mod found;

@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use graphrag_text::names;
 use pgrx::prelude::*;
 
+use super::decide::{contexts, decide};
 use crate::collection::Collection;
 use crate::error::{Error, Result, required, sql};
 use crate::pg::{memory, tick};
@@ -18,13 +19,18 @@ const LEAST: f32 = 0.5;
 /// How much of what a name lacks shared neighbours can make up for.
 const NEIGHBOURS: f64 = 0.8;
 
-type Proposal = (String, String, f64, String, i64, i64, i64);
+type Proposal = (String, String, f64, String, i64, i64, i64, Option<bool>);
 
-/// SQL: `graph_resolve(collection, threshold)`.
+/// The same for alike contexts, whose cosine counts from here on.
+const CONTEXTS: f64 = 0.3;
+const UNLIKE: f64 = 0.5;
+
+/// SQL: `graph_resolve(collection, threshold, ask)`.
 #[pg_extern(sql = false)]
 fn graph_resolve(
     collection: Option<&str>,
     threshold: Option<f64>,
+    ask: Option<bool>,
 ) -> sql::Result<
     TableIterator<
         'static,
@@ -36,10 +42,11 @@ fn graph_resolve(
             name!(shared, i64),
             name!(keep_documents, i64),
             name!(alias_documents, i64),
+            name!(same, Option<bool>),
         ),
     >,
 > {
-    Ok(TableIterator::new(resolve(collection, threshold)?))
+    Ok(TableIterator::new(resolve(collection, threshold, ask)?))
 }
 
 struct Entity {
@@ -50,7 +57,8 @@ struct Entity {
     degree: i64,
 }
 
-fn resolve(name: Option<&str>, threshold: Option<f64>) -> Result<Vec<Proposal>> {
+fn resolve(name: Option<&str>, threshold: Option<f64>, ask: Option<bool>) -> Result<Vec<Proposal>> {
+    let ask = required(ask, "ask")?;
     let threshold = required(threshold, "threshold")?;
     if !(f64::from(LEAST)..=1.0).contains(&threshold) {
         return Err(
@@ -58,7 +66,10 @@ fn resolve(name: Option<&str>, threshold: Option<f64>) -> Result<Vec<Proposal>> 
         );
     }
     // Names are of all documents: who sees some of them only may not see these.
-    let collection = Collection::write(name)?;
+    let collection = match ask {
+        true => Collection::build_with_models(name, false)?,
+        false => Collection::write(name)?,
+    };
     let count: i64 = collection.query_one("SELECT count(*) FROM {s}.entity", &[], |row| row.need(1))?;
     memory::check(count as usize * BYTES_PER_ENTITY, "the comparison of all names")?;
     let sql = "SELECT id, key, name, source_count, degree FROM {s}.entity ORDER BY key COLLATE \"C\"";
@@ -80,14 +91,20 @@ fn resolve(name: Option<&str>, threshold: Option<f64>) -> Result<Vec<Proposal>> 
         );
     }
     let shared = shared_neighbours(&collection, &entities, &pairs)?;
+    let ids = |pair: &names::Pair| (entities[pair.names.0 as usize].id, entities[pair.names.1 as usize].id);
+    let contexts = contexts(&collection, &pairs.iter().map(ids).collect::<Vec<_>>())?;
     let mut scores: HashMap<(u32, u32), (f64, String, i64)> = HashMap::new();
-    for (pair, &(common, all)) in pairs.iter().zip(&shared) {
+    for ((pair, &(common, all)), cosine) in pairs.iter().zip(&shared).zip(contexts) {
         let (name, same) = (f64::from(pair.score), common as f64 / all.max(1) as f64);
-        let score = 1.0 - (1.0 - name) * (1.0 - NEIGHBOURS * same);
-        let reason = match common {
-            0 => pair.reason.to_owned(),
-            _ => format!("{}, shared neighbours", pair.reason),
-        };
+        let alike = ((cosine - UNLIKE) / (1.0 - UNLIKE)).clamp(0.0, 1.0);
+        let score = 1.0 - (1.0 - name) * (1.0 - NEIGHBOURS * same) * (1.0 - CONTEXTS * alike);
+        let mut reason = pair.reason.to_owned();
+        if common > 0 {
+            reason += ", shared neighbours";
+        }
+        if alike >= 0.5 {
+            reason += ", alike contexts";
+        }
         // Six digits, so that no processor shows another last one.
         scores.insert(pair.names, ((score * 1e6).round() / 1e6, reason, common));
     }
@@ -96,7 +113,7 @@ fn resolve(name: Option<&str>, threshold: Option<f64>) -> Result<Vec<Proposal>> 
         .iter()
         .map(|pair| (keys[pair.names.0 as usize], keys[pair.names.1 as usize]))
         .collect();
-    let mut proposals: Vec<Proposal> = vec![];
+    let mut proposals: Vec<(Proposal, (i64, i64))> = vec![];
     for group in names::groups(&proposed) {
         tick();
         let mut members: Vec<usize> = group.iter().filter_map(|key| keys.binary_search(key).ok()).collect();
@@ -120,7 +137,7 @@ fn resolve(name: Option<&str>, threshold: Option<f64>) -> Result<Vec<Proposal>> 
                 && *score >= threshold
             {
                 let (keep, alias) = (&entities[keep], &entities[alias]);
-                proposals.push((
+                let proposal = (
                     keep.name.clone(),
                     alias.name.clone(),
                     *score,
@@ -128,11 +145,19 @@ fn resolve(name: Option<&str>, threshold: Option<f64>) -> Result<Vec<Proposal>> 
                     *common,
                     keep.documents,
                     alias.documents,
-                ));
+                    None,
+                );
+                proposals.push((proposal, (keep.id, alias.id)));
             }
         }
     }
-    proposals.sort_by(|a, b| b.2.total_cmp(&a.2).then_with(|| (&a.0, &a.1).cmp(&(&b.0, &b.1))));
+    proposals.sort_by(|(a, _), (b, _)| b.2.total_cmp(&a.2).then_with(|| (&a.0, &a.1).cmp(&(&b.0, &b.1))));
+    let (mut proposals, pairs): (Vec<Proposal>, Vec<(i64, i64)>) = proposals.into_iter().unzip();
+    if ask {
+        for (proposal, same) in proposals.iter_mut().zip(decide(&collection, &pairs)?) {
+            proposal.7 = same;
+        }
+    }
     Ok(proposals)
 }
 
