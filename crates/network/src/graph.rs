@@ -164,6 +164,50 @@ impl Graph {
         weights.iter().copied().map(f64::from).sum::<f64>() + 2.0 * f64::from(self.loop_weight(node))
     }
 
+    /// The graph of some of the nodes, ascending, and the edges between them; the place of a node in the list is its number.
+    /// `place` has a number for each node of this graph, all of them the greatest there is, and has them again afterwards.
+    pub(crate) fn induced(&self, members: &[u32], place: &mut [u32]) -> Graph {
+        for (number, &node) in members.iter().enumerate() {
+            place[node as usize] = number as u32;
+        }
+        let mut inner = Graph {
+            starts: Vec::with_capacity(members.len() + 1),
+            neighbors: Vec::new(),
+            weights: Vec::new(),
+            loops: members.iter().map(|&node| self.loops[node as usize]).collect(),
+            total_weight: 0.0,
+        };
+        inner.starts.push(0);
+        for &node in members {
+            let (neighbors, weights) = self.neighbors(node);
+            for (&neighbor, &weight) in neighbors.iter().zip(weights) {
+                if place[neighbor as usize] != u32::MAX {
+                    inner.neighbors.push(place[neighbor as usize]);
+                    inner.weights.push(weight);
+                }
+            }
+            inner.starts.push(inner.neighbors.len());
+        }
+        let sum = |weights: &[f32]| weights.iter().copied().map(f64::from).sum::<f64>();
+        inner.total_weight = sum(&inner.weights) / 2.0 + sum(&inner.loops);
+        for &node in members {
+            place[node as usize] = u32::MAX;
+        }
+        inner
+    }
+
+    pub(crate) fn starts(&self) -> &[usize] {
+        &self.starts
+    }
+
+    pub(crate) fn all_neighbors(&self) -> &[u32] {
+        &self.neighbors
+    }
+
+    pub(crate) fn all_weights(&self) -> &[f32] {
+        &self.weights
+    }
+
     /// The sum of the weights of all edges, each counted once, loops included.
     pub fn total_weight(&self) -> f64 {
         self.total_weight

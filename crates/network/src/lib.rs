@@ -4,10 +4,17 @@
 
 pub mod components;
 pub mod graph;
+pub mod hierarchy;
+pub mod leiden;
+pub mod propagation;
 pub mod quality;
+mod random;
 
 pub use components::components;
 pub use graph::{EdgeError, Graph, bytes_needed};
+pub use hierarchy::{Community, hierarchy, labels_at};
+pub use leiden::{Objective, leiden};
+pub use propagation::label_propagation;
 pub use quality::modularity;
 
 /// Calls `tick` each time that a fixed amount of work has been done.

@@ -31,6 +31,7 @@ fn status_says_how_far_each_step_is() {
             "embed 0/0",
             "tree 0/0",
             "extract 0/0",
+            "describe 0/0",
             "communities 0/0",
             "reports 0/0"
         ]
@@ -44,6 +45,7 @@ fn status_says_how_far_each_step_is() {
             "embed 2/2",
             "tree 0/2",
             "extract 0/2",
+            "describe 0/0",
             "communities 0/0",
             "reports 0/0"
         ]
@@ -62,6 +64,7 @@ fn status_says_how_far_each_step_is() {
             "embed 5/5",
             "tree 4/4 built",
             "extract 0/5",
+            "describe 0/0",
             "communities 0/0",
             "reports 0/0"
         ]

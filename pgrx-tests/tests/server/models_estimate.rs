@@ -106,7 +106,7 @@ fn an_estimate_is_close_to_what_a_run_uses() {
 
     run(
         &mut client,
-        "CALL rag_refresh('kb', steps => '{embed,tree,extract,communities,reports}')",
+        "CALL rag_refresh('kb', steps => '{embed,tree,extract,describe,communities,reports}')",
     );
     for (step, (calls, high, tokens)) in ["embed", "tree", "extract"].into_iter().zip(before) {
         let (used_calls, used_tokens) = used(&mut client, step);

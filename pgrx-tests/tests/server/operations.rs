@@ -208,7 +208,7 @@ fn search_only_reads() {
 }
 
 fn only_reads(client: &mut Client) {
-    assert_eq!(texts(client, "SELECT step FROM rag_status('kb')").len(), 6);
+    assert_eq!(texts(client, "SELECT step FROM rag_status('kb')").len(), 7);
     assert_eq!(texts(client, "SELECT collection FROM rag_collections"), ["kb"]);
     for sql in [
         "SELECT rag_add('kb', 'text')",
