@@ -274,7 +274,7 @@ fn every_argument_says_what_it_takes() {
         SELECT graph_add('kb', 's', 'p', 'o', properties => '[]') --> 22023 properties must be a JSON object
         CALL rag_refresh('kb', max_calls => 0) --> 22023 max_calls must be at least 1
         CALL rag_refresh('kb', max_calls => -1) --> 22023 max_calls must be at least 1
-        CALL rag_refresh('kb', steps => '{embed,summarize}') --> 22023 unknown step "describe"
+        CALL rag_refresh('kb', steps => '{embed,summarize}') --> 22023 unknown step "summarize"
         CALL rag_refresh('kb', steps => '{Tree}') --> 22023 unknown step "Tree"
         CALL rag_refresh('kb', steps => '{tree,NULL}') --> 22004 a step must not be null
         SELECT rag_ask('kb', 'x', filter => '[]') --> 22023 filter must be a JSON object
