@@ -51,7 +51,7 @@ fn main() {
             None if method == "label_propagation" => labels = label_propagation(&graph, seed, &mut || ()),
             None if method == "hierarchy" => {
                 let top = leiden(&graph, newman, seed, None, &mut || ());
-                let all = hierarchy(&graph, &top, newman, 10, seed, &mut || ());
+                let all = hierarchy(&graph, &top, newman, 10, seed, None, &mut || ());
                 levels = all.iter().map(|community| community.level).max().unwrap_or(0) + 1;
                 count = all.len();
                 labels = labels_at(&all, 0, nodes);

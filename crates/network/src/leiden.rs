@@ -78,7 +78,7 @@ impl<'a> Net<'a> {
 ///
 /// Each community is connected by edges of a weight above 0; a node without such an edge is one of its own. The result depends
 /// on the graph, the objective and the `seed` alone. `start` is a partition to begin with in place of single nodes, with the nodes around which the graph
-/// has changed since it was found: only they and what their moves touch are looked at in the first pass.
+/// has changed since it was found: only they, what they are part of, and what their moves touch are looked at.
 pub fn leiden(
     graph: &Graph,
     objective: Objective,
@@ -103,13 +103,14 @@ pub fn leiden(
         Some((labels, _)) => labels.to_vec(),
         None => (0..nodes as u32).collect(),
     };
-    let mut first = match start {
-        Some((_, changed)) => Start::Around(changed),
-        None => Start::All,
+    renumber(&mut labels);
+    let (first, rounds) = match start {
+        Some((_, changed)) => (Start::Around(changed), 1),
+        None => (Start::All, ROUNDS),
     };
     // Below this a change is an error of rounding.
     let least = 1e-12 * graph.total_weight().max(1.0);
-    for round in 0..ROUNDS {
+    for round in 0..rounds {
         let before = labels.clone();
         climb(
             net,
@@ -122,7 +123,6 @@ pub fn leiden(
             &mut pace,
         );
         connect(net, &mut labels, &mut pace);
-        first = Start::All;
         if round > 0 && labels == before {
             break;
         }
@@ -172,7 +172,16 @@ fn climb(
             }
         });
         current = labels_of;
-        mover.improve(next.net(), factor, least, &mut current, Start::All, random, pace);
+        let around: Vec<u32>;
+        let start = match start {
+            Start::All => Start::All,
+            Start::Around(changed) => {
+                let parts = part_of.as_deref().unwrap_or_default();
+                around = changed.iter().map(|&node| parts[node as usize]).collect();
+                Start::Around(&around)
+            }
+        };
+        mover.improve(next.net(), factor, least, &mut current, start, random, pace);
         coarse = Some(next);
     }
     match part_of {
@@ -186,7 +195,7 @@ fn climb(
 }
 
 /// Numbers labels from 0 in the order of their first nodes; answers how many there are.
-fn renumber(labels: &mut [u32]) -> usize {
+pub(crate) fn renumber(labels: &mut [u32]) -> usize {
     const NONE: u32 = u32::MAX;
     let mut number = vec![NONE; labels.iter().max().map_or(0, |label| *label as usize + 1)];
     let mut count = 0;

@@ -12,7 +12,7 @@ mod random;
 
 pub use components::components;
 pub use graph::{EdgeError, Graph, bytes_needed};
-pub use hierarchy::{Community, hierarchy, labels_at};
+pub use hierarchy::{Before, Community, hierarchy, labels_at};
 pub use leiden::{Objective, leiden};
 pub use propagation::label_propagation;
 pub use quality::modularity;

@@ -5,6 +5,7 @@ use crate::Pace;
 use crate::random::Random;
 
 /// Which nodes are looked at first.
+#[derive(Clone, Copy)]
 pub(super) enum Start<'a> {
     All,
     Around(&'a [u32]),

@@ -1,5 +1,5 @@
 use super::*;
-use crate::{hierarchy, label_propagation, labels_at, modularity};
+use crate::{Before, hierarchy, label_propagation, labels_at, modularity};
 use proptest::prelude::*;
 
 /// Zachary's karate club: the friendships of 34 members.
@@ -146,19 +146,22 @@ fn degenerate_graphs() {
     let clique = plain(100, &clique);
     assert_eq!(found(&clique, 0), [0; 100]);
     // One that can't be divided ends the division.
-    assert_eq!(hierarchy(&clique, &[0; 100], MODULARITY, 10, 0, &mut || ()).len(), 1);
+    assert_eq!(
+        hierarchy(&clique, &[0; 100], MODULARITY, 10, 0, None, &mut || ()).len(),
+        1
+    );
     let star: Vec<(u32, u32)> = (1..=100_000).map(|leaf| (0, leaf)).collect();
     let star = plain(100_001, &star);
     assert_eq!(found(&star, 0), vec![0; 100_001]);
     assert_eq!(
-        hierarchy(&star, &vec![0; 100_001], MODULARITY, 10, 0, &mut || ()).len(),
+        hierarchy(&star, &vec![0; 100_001], MODULARITY, 10, 0, None, &mut || ()).len(),
         1
     );
     let path: Vec<(u32, u32)> = (1..100_000).map(|v| (v - 1, v)).collect();
     let path = plain(100_000, &path);
     let labels = found(&path, 0);
     assert!(q(&path, &labels) > 0.99);
-    let all = hierarchy(&path, &labels, MODULARITY, 10, 0, &mut || ());
+    let all = hierarchy(&path, &labels, MODULARITY, 10, 0, None, &mut || ());
     assert!(
         all.iter()
             .enumerate()
@@ -172,7 +175,7 @@ fn a_start_is_gone_on_from() {
     let labels = found(&karate, 3);
     assert_eq!(leiden(&karate, MODULARITY, 9, Some((&labels, &[])), &mut || ()), labels);
     let all: Vec<u32> = (0..34).collect();
-    let again = leiden(&karate, MODULARITY, 9, Some((&[0; 34], &all)), &mut || ());
+    let again = leiden(&karate, MODULARITY, 9, Some((&all, &all)), &mut || ());
     assert!(q(&karate, &again) > 0.41);
 }
 
@@ -205,7 +208,7 @@ proptest! {
         let g = graph(nodes, &edges);
         let objective = if potts { Objective::Potts { resolution: 0.3 } } else { MODULARITY };
         let labels = leiden(&g, objective, seed, None, &mut || ());
-        let all = hierarchy(&g, &labels, objective, size, seed, &mut || ());
+        let all = hierarchy(&g, &labels, objective, size, seed, None, &mut || ());
         let deepest = all.iter().map(|c| c.level).max().unwrap_or(0);
         for level in 0..=deepest {
             let labels = labels_at(&all, level, nodes);
@@ -237,6 +240,35 @@ proptest! {
         let start: Vec<u32> = start.iter().take(nodes as usize).map(|label| label % nodes).collect();
         let again = leiden(&g, MODULARITY, seed, Some((&start, &single)), &mut || ());
         prop_assert!(q(&g, &again) >= q(&g, &start) - 1e-6);
+    }
+
+    #[test]
+    fn what_has_not_changed_stays_and_what_has_is_as_good((nodes, edges) in any_graph(), seed in 0u64..3, size in 1usize..6) {
+        let g = graph(nodes, &edges);
+        let top = found(&g, seed);
+        let all = hierarchy(&g, &top, MODULARITY, size, seed, None, &mut || ());
+        let deepest = all.iter().map(|c| c.level).max().unwrap_or(0);
+        let levels: Vec<Vec<u32>> = (0..=deepest).map(|level| {
+            let mut labels = labels_at(&all, level, nodes);
+            renumber(&mut labels);
+            labels
+        }).collect();
+        let before = Before { levels: levels.clone(), changed: vec![] };
+        let again = leiden(&g, MODULARITY, seed, Some((&levels[0], &[])), &mut || ());
+        prop_assert_eq!(&again, &top);
+        prop_assert_eq!(hierarchy(&g, &again, MODULARITY, size, seed, Some(&before), &mut || ()), all);
+
+        let mut more = edges.clone();
+        more.push((0, nodes - 1, 5.0));
+        let h = graph(nodes, &more);
+        let mut changed = vec![0, nodes - 1];
+        changed.dedup();
+        let next = leiden(&h, MODULARITY, seed, Some((&levels[0], &changed)), &mut || ());
+        prop_assert!(q(&h, &next) >= q(&h, &levels[0]) - 1e-6);
+        let before = Before { levels, changed };
+        for community in hierarchy(&h, &next, MODULARITY, size, seed, Some(&before), &mut || ()) {
+            prop_assert!(is_connected(&h, &community.members));
+        }
     }
 
     #[test]
