@@ -96,10 +96,11 @@ COMMENT ON FUNCTION @extschema@.graph_unmerge(text, text) IS
 'Undoes graph_merge for one alias: what is said under that name, also since then, is an entity again, with the relations that were stated by hand of it. Answers its id.
 Errors: P0002 no such name, 22023 a name that was not merged.';
 
-COMMENT ON FUNCTION @extschema@.graph_communities(text, text, float8) IS
-'Finds the communities of the knowledge graph, for each partition alone. Those with the same members keep their row and report.
-algorithm: components (connected components; level 0 only). resolution: of the modularity that is reported (Newman and Girvan 2004; Reichardt and Bornholdt 2006).
-Columns: level, communities (entities without a relation are one each), largest (members), modularity.';
+COMMENT ON FUNCTION @extschema@.graph_communities(text, text, float8, int, bigint) IS
+'Finds the communities of the knowledge graph, for each partition alone. Those with the same members keep their row and report; one that has changed keeps the row of its closest ancestor, without its report.
+algorithm: leiden (Traag, Waltman and van Eck 2019, by modularity), cpm (the same by the constant Potts model), label_propagation or components; the latter two have level 0 only.
+resolution: greater ones make smaller communities; for the latter two of the modularity that is reported (Newman and Girvan 2004; Reichardt and Bornholdt 2006). max_size: a community of more members is divided again on its inner graph, as the next level (0 is the coarsest), if it can be. seed: of the order in which entities are looked at.
+Columns: level, communities (those that stand at the level: an undivided one stands for itself below; an entity without a relation is one), largest (members), modularity.';
 
 COMMENT ON FUNCTION @extschema@.graph_summarize(text, int) IS
 'Writes the reports of communities of two or more entities that have none or a stale one: title, summary, findings and a rating from 0 to 10 by the amount of evidence.

@@ -35,8 +35,10 @@ RETURNS bigint LANGUAGE c VOLATILE COST 10000 AS 'MODULE_PATHNAME', 'graph_unmer
 
 CREATE FUNCTION @extschema@.graph_communities(
     collection text,
-    algorithm text DEFAULT 'components',
-    resolution float8 DEFAULT 1.0)
+    algorithm text DEFAULT 'leiden',
+    resolution float8 DEFAULT 1.0,
+    max_size int DEFAULT 10,
+    seed bigint DEFAULT 0)
 RETURNS TABLE (level int, communities bigint, largest bigint, modularity float8)
 LANGUAGE c VOLATILE COST 100000 ROWS 4 AS 'MODULE_PATHNAME', 'graph_communities_wrapper';
 

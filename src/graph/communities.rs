@@ -2,23 +2,30 @@
 
 use std::collections::HashMap;
 
-use graphrag_network::{Graph, bytes_needed, components, modularity};
+use graphrag_network::{Before, Graph, bytes_needed};
 use pgrx::prelude::*;
-use serde_json::json;
+use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
+use super::divide::{Divided, Way, divide};
+use super::identity::{Wanted, store};
 use crate::collection::Collection;
 use crate::error::{Error, Result, in_range, required, sql};
 use crate::ingest::{self, share_metadata};
 use crate::pg::{memory, tick};
 use crate::search;
 
-/// SQL: `graph_communities(collection, algorithm, resolution)`.
+/// Columns of graph_communities.
+type LevelRow = (i32, i64, i64, f64);
+
+/// SQL: `graph_communities(collection, algorithm, resolution, max_size, seed)`.
 #[pg_extern(sql = false)]
 fn graph_communities(
     collection: Option<&str>,
     algorithm: Option<&str>,
     resolution: Option<f64>,
+    max_size: Option<i32>,
+    seed: Option<i64>,
 ) -> sql::Result<
     TableIterator<
         'static,
@@ -30,7 +37,8 @@ fn graph_communities(
         ),
     >,
 > {
-    Ok(TableIterator::new(communities(collection, algorithm, resolution)?))
+    let found = communities(collection, algorithm, resolution, max_size, seed)?;
+    Ok(TableIterator::new(found))
 }
 
 /// A vertex: an entity within one partition.
@@ -40,31 +48,100 @@ struct Vertex {
     key: String,
 }
 
+/// The graphs of all partitions. Vertices stand in the order of partition and folded name, edges between their places in their
+/// partitions.
+#[derive(Default)]
+struct Graphs {
+    partitions: Vec<String>,
+    vertices: Vec<Vertex>,
+    /// Where the vertices of each partition begin, and the end of the last.
+    starts: Vec<usize>,
+    edges: Vec<Vec<(u32, u32, f32)>>,
+}
+
 fn communities(
     name: Option<&str>,
     algorithm: Option<&str>,
     resolution: Option<f64>,
-) -> Result<Option<(i32, i64, i64, f64)>> {
-    match required(algorithm, "algorithm")? {
-        "components" => {}
-        other => {
-            return Err(Error::invalid(format!("unknown algorithm \"{other}\""))
-                .hint("The algorithm of this version is 'components'."));
-        }
-    }
+    max_size: Option<i32>,
+    seed: Option<i64>,
+) -> Result<Vec<LevelRow>> {
+    let algorithm = required(algorithm, "algorithm")?;
     let resolution = in_range(resolution, "resolution", 0.0..=1e6)?;
+    let max_size = in_range(max_size, "max_size", 1..=i32::MAX)?;
+    let way = Way::new(algorithm, resolution, max_size, required(seed, "seed")?)?;
     let collection = Collection::build_nodes(name, false, true)?;
     ingest::take_up(&collection)?;
     search::ensure_index(&collection, "node")?;
-    find_communities(&collection, resolution)
+    let graphs = load(&collection)?;
+    find(&collection, &graphs, &way, &[])
 }
 
-/// The communities of the graph as it stands, found as the last time.
+/// The share of changed entities since the last search from nothing, above which it is done again.
+const MOST_CHANGED: f64 = 0.2;
+/// What modularity may lose against the last search from nothing.
+const MOST_LOST: f64 = 0.01;
+
+/// How communities were found the last time.
+struct Last {
+    way: Way,
+    /// The modularity of level 0 of the last search from nothing, and the entities that have changed since then.
+    modularity: f64,
+    changed: f64,
+}
+
+impl Last {
+    fn read(collection: &Collection) -> Result<Option<Last>> {
+        let sql = "SELECT coalesce(value ->> 'model', 'leiden'), coalesce((value ->> 'resolution')::float8, 1), \
+                     coalesce((value ->> 'max_size')::int, 10), coalesce((value ->> 'seed')::bigint, 0), \
+                     coalesce((value ->> 'modularity')::float8, 0), coalesce((value ->> 'changed')::float8, 0) \
+                   FROM {s}.setting WHERE key = 'step.communities'";
+        let last = collection.query(sql, &[], |row| {
+            Ok(Last {
+                way: Way::new(&row.need::<String>(1)?, row.need(2)?, row.need(3)?, row.need(4)?)?,
+                modularity: row.need(5)?,
+                changed: row.need(6)?,
+            })
+        })?;
+        Ok(last.into_iter().next())
+    }
+}
+
+/// The communities of the graph as it stands, found as the last time, and from what was found then; from nothing if much has changed or
+/// something was lost.
 pub fn find_again(collection: &Collection) -> Result<()> {
-    let sql = "SELECT (value ->> 'resolution')::float8 FROM {s}.setting WHERE key = 'step.communities'";
-    let resolution: Option<f64> = collection.query(sql, &[], |row| row.get(1))?.pop().flatten();
-    find_communities(collection, resolution.unwrap_or(1.0))?;
-    Ok(())
+    let graphs = load(collection)?;
+    let Some(last) = Last::read(collection)? else {
+        find(collection, &graphs, &Way::new("leiden", 1.0, 10, 0)?, &[])?;
+        return Ok(());
+    };
+    let before = match last.way.goes_on() {
+        true => before(collection, &graphs)?,
+        false => Vec::new(),
+    };
+    let changed = last.changed + before.iter().map(|before| before.changed.len() as f64).sum::<f64>();
+    if before.is_empty() || changed > MOST_CHANGED * graphs.vertices.len() as f64 {
+        find(collection, &graphs, &last.way, &[])?;
+        return Ok(());
+    }
+    let found = find(collection, &graphs, &last.way, &before)?;
+    if found
+        .first()
+        .is_some_and(|level| level.3 < last.modularity * (1.0 - MOST_LOST))
+    {
+        find(collection, &graphs, &last.way, &[])?;
+        return Ok(());
+    }
+    let noted = json!({"modularity": last.modularity, "changed": changed});
+    note(collection, &last.way, noted)
+}
+
+fn note(collection: &Collection, way: &Way, more: Value) -> Result<()> {
+    let mut how = way.noted();
+    if let (Value::Object(how), Value::Object(more)) = (&mut how, more) {
+        how.extend(more);
+    }
+    collection.note_step("communities", Some(&way.algorithm), how)
 }
 
 /// Whether entities or relations have changed since communities were found.
@@ -74,27 +151,154 @@ pub fn needs_communities(collection: &Collection) -> Result<bool> {
     collection.query_one(sql, &[], |row| row.need(1))
 }
 
-fn find_communities(collection: &Collection, resolution: f64) -> Result<Option<(i32, i64, i64, f64)>> {
-    let (partitions, vertices, edges) = load(collection)?;
-    let graph = Graph::new(vertices.len() as u32, &edges, &mut tick).map_err(|e| Error::internal(e.to_string()))?;
-    let labels = components(&graph, &mut tick);
-    let quality = modularity(&graph, &labels, resolution, &mut tick);
-
-    let mut members: Vec<Vec<usize>> = vec![Vec::new(); labels.iter().max().map_or(0, |label| *label as usize + 1)];
-    for (vertex, label) in labels.iter().enumerate() {
-        members[*label as usize].push(vertex);
+/// Finds and writes the communities of each partition; answers a row for each level. `before` has an entry for each partition, or none.
+fn find(collection: &Collection, graphs: &Graphs, way: &Way, before: &[Before]) -> Result<Vec<LevelRow>> {
+    let mut wanted: Vec<Wanted> = Vec::new();
+    let mut divided = Vec::new();
+    for (partition, edges) in graphs.edges.iter().enumerate() {
+        let vertices = &graphs.vertices[graphs.starts[partition]..graphs.starts[partition + 1]];
+        let graph = Graph::new(vertices.len() as u32, edges, &mut tick).map_err(|e| Error::internal(e.to_string()))?;
+        let of_partition = divide(&graph, way, before.get(partition));
+        let first = wanted.len();
+        wanted.extend(of_partition.communities.iter().map(|community| {
+            let members = || community.members.iter().map(|&vertex| &vertices[vertex as usize]);
+            Wanted {
+                partition: partition as u32,
+                level: community.level as i32,
+                parent: community.parent.map(|parent| first + parent),
+                hash: hash(members().map(|vertex| vertex.key.as_str())),
+                members: members().map(|vertex| vertex.entity).collect(),
+            }
+        }));
+        divided.push(of_partition);
     }
-    let largest = members.iter().map(Vec::len).max().unwrap_or(0);
-    store(collection, &partitions, &vertices, &members)?;
-    collection.note_step("communities", Some("components"), json!({"resolution": resolution}))?;
-    Ok((!members.is_empty()).then_some((0, members.len() as i64, largest as i64, quality)))
+    let rows = levels(&divided);
+    let ids = store(collection, &graphs.partitions, &wanted)?;
+    collection.analyze(&["community", "community_entity"])?;
+    refresh_sources(collection, &ids)?;
+    collection.analyze(&["community_source"])?;
+    let modularity = rows.first().map_or(0.0, |row| row.3);
+    note(collection, way, json!({"modularity": modularity, "changed": 0}))?;
+    Ok(rows)
+}
+
+/// The communities that stand at each level: those of the level, and those above that do not divide. The modularity of several partitions is
+/// their mean by weight.
+fn levels(divided: &[Divided]) -> Vec<LevelRow> {
+    let count = divided.iter().map(|d| d.modularity.len()).max().unwrap_or(0);
+    let weight: f64 = divided.iter().map(|d| d.weight).sum();
+    let mut rows: Vec<LevelRow> = (0..count as i32).map(|level| (level, 0, 0, 0.0)).collect();
+    for part in divided {
+        let mut parents = vec![false; part.communities.len()];
+        for parent in part.communities.iter().filter_map(|community| community.parent) {
+            parents[parent] = true;
+        }
+        for (community, is_parent) in part.communities.iter().zip(parents) {
+            let level = community.level as usize;
+            let to = if is_parent { level + 1 } else { count };
+            for row in &mut rows[level..to] {
+                row.1 += 1;
+                row.2 = row.2.max(community.members.len() as i64);
+            }
+        }
+        for row in &mut rows {
+            let deepest = part.modularity.len() - 1;
+            let modularity = part.modularity[deepest.min(row.0 as usize)];
+            row.3 += if weight > 0.0 {
+                modularity * part.weight / weight
+            } else {
+                0.0
+            };
+        }
+    }
+    rows
+}
+
+/// What makes two communities of a partition the same: the folded names of their members, in order.
+fn hash<'a>(keys: impl Iterator<Item = &'a str>) -> Vec<u8> {
+    let mut hasher = Sha256::new();
+    for key in keys {
+        hasher.update(key.as_bytes());
+        // No name holds a zero byte, so no two lists of names run together alike.
+        hasher.update([0]);
+    }
+    hasher.finalize().to_vec()
+}
+
+/// What was found before in each partition, with the vertices whose communities are stale or that have none; nothing if no community has a report,
+/// which would make all of them changed.
+fn before(collection: &Collection, graphs: &Graphs) -> Result<Vec<Before>> {
+    let sql = "SELECT EXISTS (SELECT FROM {s}.community WHERE NOT stale)";
+    if !collection.query_one(sql, &[], |row| row.need::<bool>(1))? {
+        return Ok(Vec::new());
+    }
+    let index = graphs.index();
+    let names = graphs.names();
+    /// The labels of a vertex by levels, and whether the community is stale.
+    #[derive(Clone, Default)]
+    struct Old(Vec<i64>, bool);
+    let mut old = vec![Old::default(); graphs.vertices.len()];
+    let sql = "SELECT c.partition, e.entity_id, c.level, c.id, c.stale FROM {s}.community c \
+               JOIN {s}.community_entity e ON e.community_id = c.id ORDER BY c.level, c.id";
+    collection.stream(sql, &[], |row| {
+        let partition = names.get(row.need::<String>(1)?.as_str()).copied().unwrap_or(u32::MAX);
+        if let Some(&vertex) = index.get(&(partition, row.need(2)?)) {
+            let Old(labels, stale) = &mut old[vertex as usize];
+            labels.push(row.need(4)?);
+            *stale |= row.need::<bool>(5)?;
+        }
+        Ok(())
+    })?;
+    let of_partition = |bounds: &[usize]| {
+        let old = &old[bounds[0]..bounds[1]];
+        let deepest = old.iter().map(|Old(labels, _)| labels.len()).max().unwrap_or(0).max(1);
+        let levels = (0..deepest).map(|level| {
+            let mut numbers: HashMap<i64, u32> = HashMap::new();
+            let mut next = 0;
+            let mut fresh = || {
+                next += 1;
+                next - 1
+            };
+            let label = |Old(labels, _): &Old| match labels.get(level).or(labels.last()) {
+                Some(id) => *numbers.entry(*id).or_insert_with(&mut fresh),
+                None => fresh(),
+            };
+            old.iter().map(label).collect()
+        });
+        let changed = |(_, Old(labels, stale)): &(usize, &Old)| *stale || labels.is_empty();
+        Before {
+            levels: levels.collect(),
+            changed: old
+                .iter()
+                .enumerate()
+                .filter(changed)
+                .map(|(at, _)| at as u32)
+                .collect(),
+        }
+    };
+    Ok(graphs.starts.windows(2).map(of_partition).collect())
+}
+
+impl Graphs {
+    /// The vertex of an entity within a partition.
+    fn index(&self) -> HashMap<(u32, i64), u32> {
+        let vertices = self.vertices.iter().enumerate();
+        vertices.map(|(i, v)| ((v.partition, v.entity), i as u32)).collect()
+    }
+
+    fn names(&self) -> HashMap<&str, u32> {
+        let partitions = self.partitions.iter().enumerate();
+        partitions
+            .map(|(i, partition)| (partition.as_str(), i as u32))
+            .collect()
+    }
 }
 
 /// The graph of each partition, vertices in the order of partition and folded name.
 ///
 /// Without partitions an edge is a row of `relation`. With them it is what the documents of one partition assert,
 /// weighted by their blocks alone; what was stated by hand belongs to the partition of documents without the key.
-fn load(collection: &Collection) -> Result<(Vec<String>, Vec<Vertex>, Vec<(u32, u32, f32)>)> {
+fn load(collection: &Collection) -> Result<Graphs> {
     let whole = collection.options.partition_by.is_empty();
     let (vertices_sql, edges_sql) = if whole {
         (
@@ -127,89 +331,38 @@ fn load(collection: &Collection) -> Result<(Vec<String>, Vec<Vertex>, Vec<(u32, 
     )?;
 
     let args = || if whole { vec![] } else { vec![nowhere.as_str().into()] };
-    let mut partitions: Vec<String> = Vec::new();
-    let mut vertices: Vec<Vertex> = Vec::new();
+    let mut graphs = Graphs::default();
     let sql = format!(
         "SELECT v.partition, v.entity_id, e.key FROM ({vertices_sql}) v JOIN {{s}}.entity e ON e.id = v.entity_id \
          ORDER BY v.partition COLLATE \"C\", e.key COLLATE \"C\""
     );
     collection.stream(&sql, &args(), |row| {
         let partition: String = row.need(1)?;
-        if partitions.last() != Some(&partition) {
-            partitions.push(partition);
+        if graphs.partitions.last() != Some(&partition) {
+            graphs.partitions.push(partition);
+            graphs.starts.push(graphs.vertices.len());
         }
-        vertices.push(Vertex {
-            partition: partitions.len() as u32 - 1,
+        graphs.vertices.push(Vertex {
+            partition: graphs.partitions.len() as u32 - 1,
             entity: row.need(2)?,
             key: row.need(3)?,
         });
         Ok(())
     })?;
-    let index: HashMap<(u32, i64), u32> = vertices
-        .iter()
-        .enumerate()
-        .map(|(i, v)| ((v.partition, v.entity), i as u32))
-        .collect();
-    let names: HashMap<&str, u32> = partitions
-        .iter()
-        .enumerate()
-        .map(|(i, p)| (p.as_str(), i as u32))
-        .collect();
-    let mut edges = Vec::new();
+    graphs.starts.push(graphs.vertices.len());
+    let mut edges = vec![Vec::new(); graphs.partitions.len()];
+    let (index, names) = (graphs.index(), graphs.names());
     collection.stream(edges_sql, &args(), |row| {
         let partition = names.get(row.need::<String>(1)?.as_str()).copied().unwrap_or(u32::MAX);
         let end = |column| Ok::<_, Error>(index.get(&(partition, row.need(column)?)).copied());
         if let (Some(source), Some(target)) = (end(2)?, end(3)?) {
-            edges.push((source, target, row.need::<f64>(4)? as f32));
+            let first = graphs.starts[partition as usize] as u32;
+            edges[partition as usize].push((source - first, target - first, row.need::<f64>(4)? as f32));
         }
         Ok(())
     })?;
-    Ok((partitions, vertices, edges))
-}
-
-/// Writes the communities of level 0: those with the same members keep their row and their report.
-fn store(collection: &Collection, partitions: &[String], vertices: &[Vertex], members: &[Vec<usize>]) -> Result<()> {
-    let hash = |community: &Vec<usize>| {
-        let mut hasher = Sha256::new();
-        for &vertex in community {
-            hasher.update(vertices[vertex].key.as_bytes());
-            // No name holds a zero byte, so no two lists of names run together alike.
-            hasher.update([0]);
-        }
-        hasher.finalize().to_vec()
-    };
-    let partition_of: Vec<&str> = members
-        .iter()
-        .map(|m| partitions[vertices[m[0]].partition as usize].as_str())
-        .collect();
-    let hashes: Vec<Vec<u8>> = members.iter().map(hash).collect();
-    let sizes: Vec<i32> = members.iter().map(|m| m.len() as i32).collect();
-    let sql = "DELETE FROM {s}.community c WHERE c.level > 0 OR NOT EXISTS \
-                 (SELECT FROM unnest($1::text[], $2::bytea[]) AS u (partition, hash) \
-                  WHERE u.partition = c.partition AND u.hash = c.member_hash)";
-    collection.execute(sql, &[partition_of.clone().into(), hashes.clone().into()])?;
-    let sql = "INSERT INTO {s}.community (level, partition, member_hash, size) \
-               SELECT 0, u.partition, u.hash, u.size \
-               FROM unnest($1::text[], $2::bytea[], $3::int[]) WITH ORDINALITY AS u (partition, hash, size, n) \
-               ORDER BY u.n ON CONFLICT (level, partition, member_hash) DO NOTHING";
-    collection.execute(sql, &[partition_of.clone().into(), hashes.clone().into(), sizes.into()])?;
-    let sql = "SELECT c.id FROM unnest($1::text[], $2::bytea[]) WITH ORDINALITY AS u (partition, hash, n) \
-               JOIN {s}.community c ON c.level = 0 AND c.partition = u.partition AND c.member_hash = u.hash ORDER BY u.n";
-    let ids: Vec<i64> = collection.query(sql, &[partition_of.into(), hashes.into()], |row| row.need(1))?;
-
-    let (mut community, mut entity) = (Vec::new(), Vec::new());
-    for (id, community_members) in ids.iter().zip(members) {
-        for &vertex in community_members {
-            community.push(*id);
-            entity.push(vertices[vertex].entity);
-        }
-    }
-    let sql = "INSERT INTO {s}.community_entity (community_id, entity_id) SELECT * FROM unnest($1::bigint[], $2::bigint[]) \
-               ON CONFLICT DO NOTHING";
-    collection.execute(sql, &[community.into(), entity.into()])?;
-    collection.analyze(&["community", "community_entity"])?;
-    refresh_sources(collection, &ids)?;
-    collection.analyze(&["community_source"])
+    graphs.edges = edges;
+    Ok(graphs)
 }
 
 /// Brings the documents behind communities up to what mentions and evidence say, with their number and shared metadata.

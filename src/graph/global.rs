@@ -60,7 +60,13 @@ fn global(
     let Some(vector) = query_vector(&collection, Some(query), None)? else {
         return Ok(Vec::new());
     };
-    let condition = level.map_or("true".to_owned(), |level| format!("n.level = {level}"));
+    // A community that does not divide stands for itself on deeper levels.
+    let stands = |level: i32| {
+        format!(
+            "(n.level = {level} OR n.level < {level} AND NOT EXISTS (SELECT FROM {{s}}.community c WHERE c.parent_id = n.id))"
+        )
+    };
+    let condition = level.map_or("true".to_owned(), stands);
     let (ids, scores): (Vec<i64>, Vec<f64>) = rank(&collection, "community", &vector, k.into(), &scope, &condition)?
         .into_iter()
         .unzip();

@@ -35,7 +35,7 @@ impl Before {
 ///
 /// One that doesn't divide has no community below it, and stands for itself on deeper levels. On its inner edges modularity is
 /// measured against these alone, which has a community divide at the same resolution; the constant Potts model knows no such
-/// measure, so its resolution is doubled from level to level, at most 32 times. A community that was there `before`, and in which nothing
+/// measure, so its resolution is doubled, at most 32 times, until a community divides. A community that was there `before`, and in which nothing
 /// has changed, is divided as it was; in others the search goes on from there. As Microsoft's GraphRAG does, but with all
 /// components of the graph and with nodes that are alone.
 pub fn hierarchy(
@@ -47,8 +47,7 @@ pub fn hierarchy(
     before: Option<&Before>,
     tick: &mut dyn FnMut(),
 ) -> Vec<Community> {
-    /// Doublings at most.
-    const DEEPEST: u32 = 32;
+    const DOUBLINGS: u32 = 32;
     let mut communities: Vec<Community> = members_of(top)
         .into_iter()
         .map(|members| Community {
@@ -61,27 +60,43 @@ pub fn hierarchy(
     let sizes: Vec<Vec<u32>> = before.map_or(Vec::new(), |before| {
         before.levels.iter().map(|labels| sizes_of(labels)).collect()
     });
+    // How often the resolution was doubled where a community was found.
+    let mut doublings = vec![0u32; communities.len()];
+    let most = match objective {
+        Objective::Modularity { .. } => u32::MAX,
+        Objective::Potts { .. } => DOUBLINGS,
+    };
     let mut at = 0;
     while at < communities.len() {
         let Community { level, ref members, .. } = communities[at];
         if members.len() > max_size.max(1) {
-            let finer = match objective {
-                Objective::Modularity { .. } => Some(objective),
-                Objective::Potts { .. } if level < DEEPEST => {
-                    Some(objective.times(f64::from(2u32).powi(level as i32 + 1)))
-                }
-                Objective::Potts { .. } => None,
-            };
             let old = before.map(|before| Old::of(before, &sizes, level, members));
-            let parts = match (finer, old) {
-                (None, _) => vec![0; members.len()],
-                (Some(_), Some(old)) if old.stands => old.parts,
-                (Some(finer), old) => {
+            let mut doubled = doublings[at];
+            let parts = match old {
+                Some(old) if old.stands => {
+                    doubled += 1;
+                    old.parts
+                }
+                old => {
                     let inner = graph.induced(members, &mut place);
                     // One community would stay one: nothing leads a node out of it.
                     let start = old.filter(|old| old.parts.iter().any(|part| *part != old.parts[0]));
                     let start = start.as_ref().map(|old| (&old.parts[..], &old.changed[..]));
-                    leiden(&inner, finer, seed, start, tick)
+                    let mut parts = vec![0; members.len()];
+                    while doubled < most && parts.iter().all(|part| *part == 0) {
+                        doubled += 1;
+                        let finer = match objective {
+                            Objective::Modularity { .. } => objective,
+                            Objective::Potts { resolution } => Objective::Potts {
+                                resolution: resolution * f64::from(2u32).powi(doubled as i32),
+                            },
+                        };
+                        parts = leiden(&inner, finer, seed, start, tick);
+                        if matches!(objective, Objective::Modularity { .. }) {
+                            break;
+                        }
+                    }
+                    parts
                 }
             };
             let parts = members_of(&parts);
@@ -94,6 +109,7 @@ pub fn hierarchy(
                         members: part.iter().map(|&node| members[node as usize]).collect(),
                     })
                     .collect();
+                doublings.extend(vec![doubled; finer.len()]);
                 communities.extend(finer);
             }
         }

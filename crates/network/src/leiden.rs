@@ -23,20 +23,6 @@ pub enum Objective {
     Potts { resolution: f64 },
 }
 
-impl Objective {
-    /// The same objective at another resolution, so many times as great.
-    pub(crate) fn times(self, factor: f64) -> Objective {
-        match self {
-            Objective::Modularity { resolution } => Objective::Modularity {
-                resolution: resolution * factor,
-            },
-            Objective::Potts { resolution } => Objective::Potts {
-                resolution: resolution * factor,
-            },
-        }
-    }
-}
-
 /// Rounds of moving, refining and aggregating at most; each starts from what the one before has found. They end with the first
 /// that changes nothing.
 const ROUNDS: usize = 2;

@@ -40,6 +40,7 @@ fn right(function: &str, argument: &str, kind: &str) -> &'static str {
         (_, "keep" | "alias", _) => "'Anna Ahl'",
         (_, "aliases", _) => "'{Anna Ahl}'::text[]",
         (_, "threshold", _) => "0.9",
+        (_, "max_size", _) => "10",
         (_, "again" | "ask", _) => "false",
         (_, "format", _) => "'markdown'",
         (_, "block_tokens" | "leaf_tokens", _) => "100",

@@ -15,6 +15,7 @@ mod graph_communities;
 mod graph_describe;
 mod graph_grounded;
 mod graph_import;
+mod graph_leiden;
 mod graph_local;
 mod graph_reading;
 mod graph_resolve;
