@@ -18,10 +18,10 @@ use crate::pg::{lock, spi};
 use crate::search::has_index;
 
 /// Version of the tables of a collection; one with another version has to be migrated first.
-pub const LAYOUT: i64 = 5;
+pub const LAYOUT: i64 = 6;
 
 /// The tables of a collection, as sql/collection.sql makes them.
-pub const TABLES: [&str; 20] = [
+pub const TABLES: [&str; 21] = [
     "setting",
     "document",
     "block",
@@ -31,6 +31,7 @@ pub const TABLES: [&str; 20] = [
     "posting",
     "term",
     "entity",
+    "binding",
     "entity_alias",
     "mention",
     "relation",

@@ -54,8 +54,8 @@ pub fn recount(collection: &Collection, touched: &Touched) -> Result<()> {
     collection.execute(sql, &[relations()])?;
     let sql = "UPDATE {s}.relation r SET weight = coalesce(e.blocks, r.given_weight), \
                  source_count = coalesce(e.documents, 0), predicate = coalesce(e.predicate, r.predicate), \
-                 description = CASE WHEN r.given_weight IS NULL THEN e.description ELSE r.description END, \
-                 properties = CASE WHEN r.given_weight IS NULL THEN coalesce(e.properties, '{}') ELSE r.properties END \
+                 description = CASE WHEN r.given_weight IS NULL OR r.bound THEN e.description ELSE r.description END, \
+                 properties = CASE WHEN r.given_weight IS NULL OR r.bound THEN coalesce(e.properties, '{}') ELSE r.properties END \
                FROM unnest($1) AS wanted (id) LEFT JOIN ( \
                  SELECT e.relation_id, \
                    count(DISTINCT (e.block_id, e.document_id)) AS blocks, \
@@ -71,13 +71,13 @@ pub fn recount(collection: &Collection, touched: &Touched) -> Result<()> {
     collection.execute(sql, &[relations()])?;
 
     let entities_arg = || entities.clone().into();
-    let sql = "DELETE FROM {s}.entity t WHERE t.id = ANY ($1) AND NOT t.given \
+    let sql = "DELETE FROM {s}.entity t WHERE t.id = ANY ($1) AND NOT t.given AND t.row_key IS NULL \
                AND NOT EXISTS (SELECT FROM {s}.mention m WHERE m.entity_id = t.id) \
                AND NOT EXISTS (SELECT FROM {s}.relation r WHERE r.source_id = t.id) \
                AND NOT EXISTS (SELECT FROM {s}.relation r WHERE r.target_id = t.id)";
     collection.execute(sql, &[entities_arg()])?;
-    let sql = "UPDATE {s}.entity t SET name = CASE WHEN t.given THEN t.name ELSE coalesce(m.name, t.name) END, \
-                 type = CASE WHEN t.given THEN t.type ELSE m.type END, \
+    let sql = "UPDATE {s}.entity t SET name = CASE WHEN t.given OR t.row_key IS NOT NULL THEN t.name ELSE coalesce(m.name, t.name) END, \
+                 type = CASE WHEN t.given OR t.row_key IS NOT NULL THEN t.type ELSE m.type END, \
                  description = CASE WHEN t.given THEN t.description ELSE m.description END, \
                  source_count = coalesce(m.documents, 0) \
                FROM unnest($1) AS wanted (id) LEFT JOIN ( \
@@ -89,7 +89,7 @@ pub fn recount(collection: &Collection, touched: &Touched) -> Result<()> {
                WHERE t.id = wanted.id";
     collection.execute(sql, &[entities_arg()])?;
     // An alias that was a document's word goes with the last document that has it.
-    let sql = "DELETE FROM {s}.entity_alias a WHERE a.entity_id = ANY ($1) AND NOT (a.merged ->> 'given')::boolean \
+    let sql = "DELETE FROM {s}.entity_alias a WHERE a.entity_id = ANY ($1) AND NOT a.bound AND NOT (a.merged ->> 'given')::boolean \
                AND a.merged -> 'relations' = '[]' AND NOT EXISTS (SELECT FROM {s}.mention m WHERE m.entity_id = a.entity_id AND m.key = a.key) \
                AND NOT EXISTS (SELECT FROM {s}.evidence e JOIN {s}.relation r ON r.id = e.relation_id \
                  WHERE a.entity_id IN (r.source_id, r.target_id) AND a.key IN (e.subject_key, e.object_key))";

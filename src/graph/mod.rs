@@ -2,6 +2,7 @@
 
 mod add;
 mod alias;
+mod bind;
 mod communities;
 mod extract;
 mod found;
