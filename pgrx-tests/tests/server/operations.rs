@@ -187,7 +187,7 @@ fn all_tables_can_be_published() {
             &mut client,
             "SELECT count(*)::text FROM pg_publication_tables WHERE pubname = 'p'"
         ),
-        ["20"]
+        ["21"]
     );
     // A published table without a replica identity refuses UPDATE and DELETE.
     rebuilt(&mut client, "kb", "");
