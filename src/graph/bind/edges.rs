@@ -36,10 +36,16 @@ pub fn refresh(collection: &Collection, kind: &str) -> Result<i64> {
     }
     stand.sort_unstable();
     stand.dedup();
-    let sql = "UPDATE {s}.relation r SET bound = false, given_weight = NULL FROM {s}.entity e \
-               WHERE r.bound AND e.type = $1 AND e.row_key IS NOT NULL AND e.id IN (r.source_id, r.target_id) \
-                 AND NOT EXISTS (SELECT FROM unnest($2::bigint[]) AS s (id) WHERE s.id = r.id) RETURNING r.id";
-    let gone: Vec<i64> = collection.returning(sql, &[kind.into(), stand.clone().into()], |row| row.need(1))?;
+    let of_type = |end: &str| {
+        format!("EXISTS (SELECT FROM {{s}}.entity e WHERE e.id = r.{end} AND e.type = $1 AND e.row_key IS NOT NULL)")
+    };
+    let sql = format!(
+        "UPDATE {{s}}.relation r SET bound = false, given_weight = NULL WHERE r.bound AND ({} OR {}) \
+           AND NOT EXISTS (SELECT FROM unnest($2::bigint[]) AS s (id) WHERE s.id = r.id) RETURNING r.id",
+        of_type("source_id"),
+        of_type("target_id")
+    );
+    let gone: Vec<i64> = collection.returning(&sql, &[kind.into(), stand.clone().into()], |row| row.need(1))?;
     for batch in gone.chunks(BATCH) {
         let relations = batch.to_vec();
         let entities = vec![];

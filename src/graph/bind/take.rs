@@ -74,6 +74,8 @@ pub fn apply(collection: &Collection, kind: &str, rows: &[Row], named: &[Option<
         take(collection, kind, batch)?;
         tick();
     }
+    // What follows looks entities up by their rows, of which a new table has no statistics.
+    collection.analyze(&["entity"])?;
     // When every row has its entity: a name of one may have been another's own.
     for batch in named.chunks(BATCH) {
         lead(collection, kind, batch)?;
@@ -135,7 +137,7 @@ fn lead(collection: &Collection, kind: &str, rows: &[(&str, &Named)]) -> Result<
     }
     let args = || vec![keys.clone().into(), row_keys.clone().into(), kind.into()];
     let own = "FROM unnest($1::text[], $2::text[]) WITH ORDINALITY AS u (key, row_key, n) \
-               JOIN {s}.entity t ON t.type = $3 AND t.row_key = u.row_key";
+               CROSS JOIN LATERAL (SELECT e.id FROM {s}.entity e WHERE e.type = $3 AND e.row_key = u.row_key LIMIT 1) t";
     let sql = format!(
         "INSERT INTO {{s}}.entity_alias (key, entity_id, merged, bound) \
          SELECT u.key, t.id, '{{\"given\": false, \"relations\": []}}', true {own} \
