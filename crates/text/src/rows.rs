@@ -18,6 +18,9 @@ pub struct Found {
     pub taken: bool,
 }
 
+/// Answers where names lead, for those that lead somewhere.
+pub type LookUp<'a, E> = dyn FnMut(&[&str]) -> Result<HashMap<String, Found>, E> + 'a;
+
 /// What a row is called: one name of its own, and others that lead to it.
 #[derive(Debug, PartialEq)]
 pub struct Named {
@@ -43,11 +46,7 @@ pub struct Assigned {
 /// rows have is nobody's; a row whose name is not its own is called `name (key)`.
 ///
 /// It depends on the rows and on what `look_up` answers for names alone, not on the order of the rows.
-pub fn assign<E>(
-    rows: &[Row],
-    look_up: &mut dyn FnMut(&[&str]) -> Result<HashMap<String, Found>, E>,
-    tick: &mut dyn FnMut(),
-) -> Result<Assigned, E> {
+pub fn assign<E>(rows: &[Row], look_up: &mut LookUp<E>, tick: &mut dyn FnMut()) -> Result<Assigned, E> {
     let with_keys: Vec<(String, String)> = rows
         .iter()
         .map(|row| {
@@ -144,11 +143,7 @@ impl<'a> Names<'a> {
         own
     }
 
-    fn find<E>(
-        &mut self,
-        names: Vec<&str>,
-        look_up: &mut dyn FnMut(&[&str]) -> Result<HashMap<String, Found>, E>,
-    ) -> Result<(), E> {
+    fn find<E>(&mut self, names: Vec<&str>, look_up: &mut LookUp<E>) -> Result<(), E> {
         if !names.is_empty() {
             self.found.extend(look_up(&names)?);
         }
