@@ -122,11 +122,22 @@ fn links(collection: &Collection, kind: &str) -> Result<Vec<Link>> {
 fn write(collection: &Collection, link: &Link) -> Result<Vec<i64>> {
     let Link { from, to, operator, .. } = link;
     let schema = &collection.schema;
-    // Not by the template: names of a user's tables may hold anything.
+    // Not by the template: names of a user's tables may hold anything. Each row is looked up through the index: of keys and
+    // predicates there are no statistics, and a join of all with all takes the square of the rows.
+    let entity = |kind: &str, key: &str| {
+        format!("(SELECT e.id, e.key FROM {schema}.entity e WHERE e.type = {kind} AND e.row_key = pair.{key} LIMIT 1)")
+    };
     let pairs = format!(
         "FROM (SELECT DISTINCT a.{}::text AS a, b.{}::text AS b FROM {} a JOIN {} b ON b.{} {operator} a.{}) pair \
-         JOIN {schema}.entity s ON s.type = $1 AND s.row_key = pair.a JOIN {schema}.entity t ON t.type = $2 AND t.row_key = pair.b",
-        from.key, to.key, from.table, to.table, to.column, from.column,
+         CROSS JOIN LATERAL {} s CROSS JOIN LATERAL {} t",
+        from.key,
+        to.key,
+        from.table,
+        to.table,
+        to.column,
+        from.column,
+        entity("$1", "a"),
+        entity("$2", "b"),
     );
     let shown = rows::predicate(&link.column);
     let key = fold::predicate(shown);
@@ -141,7 +152,8 @@ fn write(collection: &Collection, link: &Link) -> Result<Vec<i64>> {
     all.extend([shown.into(), key.as_str().into()]);
     spi::execute(&sql, &all)?;
     let sql = format!(
-        "SELECT r.id {pairs} JOIN {schema}.relation r ON r.source_id = s.id AND r.predicate_key = $3 AND r.target_id = t.id"
+        "SELECT r.id {pairs} CROSS JOIN LATERAL (SELECT r.id FROM {schema}.relation r \
+           WHERE r.source_id = s.id AND r.predicate_key = $3 AND r.target_id = t.id LIMIT 1) r"
     );
     let mut all = args();
     all.push(key.as_str().into());
