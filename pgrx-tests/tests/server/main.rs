@@ -12,6 +12,7 @@ mod graph;
 mod graph_add;
 mod graph_alias;
 mod graph_bind;
+mod graph_bind_told;
 mod graph_communities;
 mod graph_grounded;
 mod graph_import;
