@@ -105,14 +105,27 @@ CREATE TABLE {schema}.entity (
     source_count int NOT NULL DEFAULT 0,
     given        boolean NOT NULL DEFAULT true,
     fragments_hash bytea,
-    stale        boolean NOT NULL DEFAULT false
+    stale        boolean NOT NULL DEFAULT false,
+    row_key      text CHECK (octet_length(row_key) <= 2000),
+    replaced     jsonb
+);
+CREATE UNIQUE INDEX entity_row ON {schema}.entity (type, row_key) WHERE row_key IS NOT NULL;
+
+CREATE TABLE {schema}.binding (
+    type    text PRIMARY KEY CHECK (octet_length(type) BETWEEN 1 AND 200),
+    source  text NOT NULL,
+    key     text NOT NULL,
+    name    text NOT NULL,
+    aliases text[] NOT NULL DEFAULT '{}',
+    edges   boolean NOT NULL DEFAULT false
 );
 
 CREATE TABLE {schema}.entity_alias (
     key       text PRIMARY KEY CHECK (octet_length(key) BETWEEN 1 AND 2000),
     entity_id bigint NOT NULL REFERENCES {schema}.entity ON DELETE CASCADE,
     via       text,
-    merged    jsonb
+    merged    jsonb,
+    bound     boolean NOT NULL DEFAULT false
 );
 CREATE INDEX entity_alias_entity ON {schema}.entity_alias (entity_id);
 
@@ -147,6 +160,7 @@ CREATE TABLE {schema}.relation (
     source_count  int NOT NULL DEFAULT 0,
     fragments_hash bytea,
     stale         boolean NOT NULL DEFAULT false,
+    bound         boolean NOT NULL DEFAULT false,
     UNIQUE (source_id, predicate_key, target_id)
 );
 CREATE INDEX relation_target ON {schema}.relation (target_id);
@@ -283,7 +297,9 @@ ALTER TABLE {schema}.entity
     ALTER key SET STATISTICS 0,
     ALTER name SET STATISTICS 0,
     ALTER description SET STATISTICS 0,
-    ALTER embedding SET STATISTICS 0;
+    ALTER embedding SET STATISTICS 0,
+    ALTER row_key SET STATISTICS 0,
+    ALTER replaced SET STATISTICS 0;
 ALTER TABLE {schema}.entity_alias
     ALTER key SET STATISTICS 0,
     ALTER via SET STATISTICS 0,
@@ -370,6 +386,13 @@ COMMENT ON TABLE {schema}.entity IS 'Vertices of the knowledge graph, merged ove
 COMMENT ON TABLE {schema}.entity_alias IS 'Further folded names of an entity.';
 COMMENT ON COLUMN {schema}.entity_alias.via IS 'The key under which it came along, when the entity that it named was merged.';
 COMMENT ON COLUMN {schema}.entity_alias.merged IS 'What graph_merge found under this key and graph_unmerge gives back; NULL for a former name.';
+COMMENT ON COLUMN {schema}.entity_alias.bound IS 'A name of the row that the entity is bound to; graph_bind makes it, graph_unbind takes it away.';
+COMMENT ON TABLE {schema}.binding IS 'Entity types that are rows of a table of yours; graph_bind writes it.';
+COMMENT ON COLUMN {schema}.binding.source IS 'The table by its qualified name. One that is gone or renamed does no harm; bind its new name.';
+COMMENT ON COLUMN {schema}.binding.edges IS 'Whether its foreign keys to and from bound tables are relations.';
+COMMENT ON COLUMN {schema}.entity.row_key IS 'The key, as text, of the row of the bound table (see binding) that this entity is.';
+COMMENT ON COLUMN {schema}.entity.replaced IS 'Name and type that were given by hand, which the row''s have replaced; graph_unbind gives them back.';
+COMMENT ON COLUMN {schema}.relation.bound IS 'Its given_weight is that of a foreign key between bound tables.';
 COMMENT ON TABLE {schema}.mention IS 'What one block says of one entity, under the name that it uses.';
 COMMENT ON TABLE {schema}.relation IS 'Directed, typed edges of the knowledge graph. weight is the number of blocks that assert the edge.';
 COMMENT ON COLUMN {schema}.entity.fragments_hash IS 'sha256 of what documents say of the entity, joined, where description is a summary of it; NULL where it is that itself.';

@@ -96,6 +96,15 @@ COMMENT ON FUNCTION @extschema@.graph_unmerge(text, text) IS
 'Undoes graph_merge for one alias: what is said under that name, also since then, is an entity again, with the relations that were stated by hand of it. Answers its id.
 Errors: P0002 no such name, 22023 a name that was not merged.';
 
+COMMENT ON FUNCTION @extschema@.graph_bind(text, text, regclass, text, text, text[], boolean) IS
+'Binds an entity type to a table of yours: each row is an entity of the type, with the row''s key in entity.row_key. Calling it again takes in the rows as they are now; nothing else does.
+name: the column that rows are called by. key: a column of unique values, its text is the key; NULL takes the primary key. aliases: columns (text or text[]) of further names, which lead to the entity as those of graph_merge do.
+A name of several rows is bound to none of them; the entity of such a row is called "name (key)". edges: foreign keys of one column to and from bound tables are relations, called as the column is without _id, _key, _fk or _uuid.
+The table is read as the owner of the collection, whom row security holds for. Columns: entities (rows that are one), relations (of foreign keys). Errors: 42703 no such column, 42501 unless you are a member of the owning role and that role may read the columns.';
+
+COMMENT ON FUNCTION @extschema@.graph_unbind(text, text) IS
+'Undoes graph_bind for a type; its table may be gone. What documents say, and what was stated by hand, stays; entities that are nothing but rows go. Errors: 42704 a type that is not bound.';
+
 COMMENT ON FUNCTION @extschema@.graph_communities(text, text, float8, int, bigint) IS
 'Finds the communities of the knowledge graph, for each partition alone. Those with the same members keep their row and report; one that has changed keeps the row of its closest ancestor, without its report.
 algorithm: leiden (Traag, Waltman and van Eck 2019, by modularity), cpm (the same by the constant Potts model), label_propagation or components; the latter two have level 0 only.

@@ -33,6 +33,20 @@ RETURNS bigint LANGUAGE c VOLATILE COST 10000 AS 'MODULE_PATHNAME', 'graph_merge
 CREATE FUNCTION @extschema@.graph_unmerge(collection text, alias text)
 RETURNS bigint LANGUAGE c VOLATILE COST 10000 AS 'MODULE_PATHNAME', 'graph_unmerge_wrapper';
 
+CREATE FUNCTION @extschema@.graph_bind(
+    collection text,
+    type text,
+    source regclass,
+    name text,
+    key text DEFAULT NULL,
+    aliases text[] DEFAULT '{}',
+    edges boolean DEFAULT false)
+RETURNS TABLE (entities bigint, relations bigint)
+LANGUAGE c VOLATILE COST 100000 ROWS 1 AS 'MODULE_PATHNAME', 'graph_bind_wrapper';
+
+CREATE FUNCTION @extschema@.graph_unbind(collection text, type text)
+RETURNS void LANGUAGE c VOLATILE COST 10000 AS 'MODULE_PATHNAME', 'graph_unbind_wrapper';
+
 CREATE FUNCTION @extschema@.graph_communities(
     collection text,
     algorithm text DEFAULT 'leiden',

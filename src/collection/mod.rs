@@ -23,7 +23,7 @@ use crate::search::has_index;
 pub const LAYOUT: i64 = 6;
 
 /// The tables of a collection, as sql/collection.sql makes them.
-pub const TABLES: [&str; 20] = [
+pub const TABLES: [&str; 21] = [
     "setting",
     "document",
     "block",
@@ -33,6 +33,7 @@ pub const TABLES: [&str; 20] = [
     "posting",
     "term",
     "entity",
+    "binding",
     "entity_alias",
     "mention",
     "relation",

@@ -149,10 +149,11 @@ impl Stated<'_> {
         let sql = "INSERT INTO {s}.relation AS r (source_id, predicate, predicate_key, target_id, description, properties, weight) \
                    VALUES ($1, $2, $3, $4, $5, coalesce($6, '{}'), coalesce($7, 0)) \
                    ON CONFLICT (source_id, predicate_key, target_id) DO UPDATE SET \
-                       description = CASE WHEN $7 IS NULL THEN r.description WHEN r.given_weight IS NULL THEN excluded.description \
+                       description = CASE WHEN $7 IS NULL THEN r.description WHEN r.given_weight IS NULL OR r.bound THEN excluded.description \
                                           ELSE coalesce(excluded.description, r.description) END, \
-                       properties = CASE WHEN $7 IS NULL THEN r.properties WHEN r.given_weight IS NULL THEN excluded.properties \
+                       properties = CASE WHEN $7 IS NULL THEN r.properties WHEN r.given_weight IS NULL OR r.bound THEN excluded.properties \
                                          ELSE r.properties || excluded.properties END, \
+                       bound = r.bound AND $7 IS NULL, \
                        given_weight = coalesce($7, r.given_weight) RETURNING id";
         let args = [
             source.into(),

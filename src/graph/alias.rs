@@ -70,6 +70,7 @@ fn merge(name: Option<&str>, keep: Option<&str>, aliases: Vec<Option<String>>) -
     gone.sort_unstable();
     gone.dedup();
     gone.retain(|&id| id != kept);
+    must_not_lose_rows(&collection, kept, &gone)?;
     let mut all = gone.clone();
     all.push(kept);
     lock_rows(&collection, "entity", &all)?;
@@ -84,8 +85,48 @@ fn merge(name: Option<&str>, keep: Option<&str>, aliases: Vec<Option<String>>) -
     Ok(kept)
 }
 
+/// 55000 where a row of a bound table would lose its entity.
+fn must_not_lose_rows(collection: &Collection, kept: i64, gone: &[i64]) -> Result<()> {
+    let sql = "SELECT name, type, row_key FROM {s}.entity WHERE id = ANY ($1) AND row_key IS NOT NULL ORDER BY key COLLATE \"C\"";
+    let bound = |ids: Vec<i64>| {
+        collection.query(sql, &[ids.into()], |row| {
+            Ok((row.need::<String>(1)?, row.get::<String>(2)?, row.need::<String>(3)?))
+        })
+    };
+    let lost = bound(gone.to_vec())?;
+    let Some((name, kind, key)) = lost.first() else {
+        return Ok(());
+    };
+    let error = |message: String| Error::new(PgSqlErrorCode::ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE, message);
+    let row = |kind: &Option<String>, key: &str| {
+        format!(
+            "of type {} with key {}",
+            quoted(kind.as_deref().unwrap_or_default()),
+            quoted(key)
+        )
+    };
+    match bound(vec![kept])?.first().or(lost.get(1)) {
+        Some((other, other_kind, other_key)) => {
+            Err(
+                error(format!("entities {} and {} are two rows", quoted(other), quoted(name)))
+                    .detail(format!(
+                        "One is the row {}, the other the row {}.",
+                        row(other_kind, other_key),
+                        row(kind, key)
+                    ))
+                    .hint("If they are one thing, merge the rows in their table and call graph_bind again."),
+            )
+        }
+        None => Err(
+            error(format!("entity {} is a row and cannot be an alias", quoted(name)))
+                .detail(format!("It is the row {}.", row(kind, key)))
+                .hint("Name it first: graph_merge keeps the first one."),
+        ),
+    }
+}
+
 /// Gives all that entity `gone` has to `kept`, and notes what it was; answers the relations that have got something.
-fn absorb(collection: &Collection, kept: i64, gone: i64) -> Result<Vec<i64>> {
+pub fn absorb(collection: &Collection, kept: i64, gone: i64) -> Result<Vec<i64>> {
     // What was stated by hand rests on no document: it is written down, but for what `gone` has from those merged into it.
     let sql = format!(
         "INSERT INTO {{s}}.entity_alias (key, entity_id, merged) \
@@ -121,10 +162,11 @@ fn absorb(collection: &Collection, kept: i64, gone: i64) -> Result<Vec<i64>> {
                 (array_agg(m.properties ORDER BY m.given_weight IS NULL, m.id))[1] \
          FROM ({moved}) m GROUP BY m.source, m.predicate_key, m.target ORDER BY m.source, m.predicate_key COLLATE \"C\", m.target \
          ON CONFLICT (source_id, predicate_key, target_id) DO UPDATE SET \
-           given_weight = CASE WHEN excluded.given_weight IS NULL THEN r.given_weight \
+           bound = r.bound AND excluded.given_weight IS NULL, \
+           given_weight = CASE WHEN excluded.given_weight IS NULL THEN r.given_weight WHEN r.bound THEN excluded.given_weight \
                                ELSE least(coalesce(r.given_weight, 0) + excluded.given_weight, {MAX_WEIGHT}) END, \
-           description = CASE WHEN r.given_weight IS NULL THEN excluded.description ELSE r.description END, \
-           properties = CASE WHEN r.given_weight IS NULL THEN excluded.properties ELSE r.properties END \
+           description = CASE WHEN r.given_weight IS NULL OR r.bound THEN excluded.description ELSE r.description END, \
+           properties = CASE WHEN r.given_weight IS NULL OR r.bound THEN excluded.properties ELSE r.properties END \
          RETURNING id"
     );
     let relations: Vec<i64> = collection.returning(&sql, &ids(), |row| row.need(1))?;
@@ -178,16 +220,35 @@ fn unmerge(name: Option<&str>, alias: Option<&str>) -> Result<i64> {
         )
         .hint("Merge that one or rename it first."));
     }
-    lock_rows(&collection, "entity", &[kept])?;
+    let sql = "SELECT e.type, e.row_key FROM {s}.entity_alias a JOIN {s}.entity e ON e.id = a.entity_id WHERE a.key = $1 AND a.bound";
+    let pair = |row: &crate::pg::spi::Row| Ok((row.need::<String>(1)?, row.need::<String>(2)?));
+    if let Some((kind, row)) = collection.query(sql, &[key.as_str().into()], pair)?.first() {
+        return Err(Error::new(
+            PgSqlErrorCode::ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
+            format!("{} is a name of a row", quoted(alias)),
+        )
+        .detail(format!(
+            "It is one of the row of type {} with key {}.",
+            quoted(kind),
+            quoted(row)
+        ))
+        .hint("Change the row and call graph_bind again, bind without the column, or use graph_unbind."));
+    }
+    split(&collection, &key, kept)
+}
+
+/// Lets what is said under a name that was merged into `kept` be an entity again; answers its id.
+pub fn split(collection: &Collection, key: &str, kept: i64) -> Result<i64> {
+    lock_rows(collection, "entity", &[kept])?;
     // With it go the names that it had when it was merged.
     let sql = "WITH RECURSIVE own (key) AS (SELECT $1::text \
                  UNION SELECT a.key FROM {s}.entity_alias a JOIN own ON a.via = own.key WHERE a.entity_id = $2) SELECT key FROM own";
-    let keys: Vec<String> = collection.query(sql, &[key.as_str().into(), kept.into()], |row| row.need(1))?;
-    let mut relations = take_back(&collection, &keys)?;
+    let keys: Vec<String> = collection.query(sql, &[key.into(), kept.into()], |row| row.need(1))?;
+    let mut relations = take_back(collection, &keys)?;
     let sql = "INSERT INTO {s}.entity (key, name, type, description, given) \
                SELECT key, coalesce(merged ->> 'name', key), merged ->> 'type', merged ->> 'description', (merged ->> 'given')::boolean \
-               FROM {s}.entity_alias WHERE key = $1 RETURNING id";
-    let ids: Vec<i64> = collection.returning(sql, &[key.as_str().into()], |row| row.need(1))?;
+               FROM {s}.entity_alias WHERE key = $1 ON CONFLICT (key) DO UPDATE SET key = excluded.key RETURNING id";
+    let ids: Vec<i64> = collection.returning(sql, &[key.into()], |row| row.need(1))?;
     let &id = ids
         .first()
         .ok_or_else(|| Error::internal("the entity was not written"))?;
@@ -216,18 +277,18 @@ fn unmerge(name: Option<&str>, alias: Option<&str>) -> Result<i64> {
     );
     let both: Vec<Vec<i64>> = collection.returning(&sql, &args(), |row| row.need(1))?;
     relations.extend(both.into_iter().flatten());
-    relations.extend(give_back(&collection, id, &keys)?);
+    relations.extend(give_back(collection, id, &keys)?);
 
-    collection.execute("DELETE FROM {s}.entity_alias WHERE key = $1", &[key.as_str().into()])?;
+    collection.execute("DELETE FROM {s}.entity_alias WHERE key = $1", &[key.into()])?;
     let sql =
         "UPDATE {s}.entity_alias SET entity_id = $1, via = nullif(via, $4) WHERE entity_id = $2 AND key = ANY ($3)";
     let mut with_key = args();
-    with_key.push(key.as_str().into());
+    with_key.push(key.into());
     collection.execute(sql, &with_key)?;
     relations.sort_unstable();
     relations.dedup();
     recount(
-        &collection,
+        collection,
         &Touched {
             entities: vec![kept, id],
             relations,

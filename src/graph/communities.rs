@@ -311,7 +311,7 @@ fn load(collection: &Collection) -> Result<Graphs> {
              UNION SELECT d.partition, unnest(ARRAY[r.source_id, r.target_id]) FROM {s}.evidence e \
                JOIN {s}.relation r ON r.id = e.relation_id JOIN {s}.document d ON d.id = e.document_id \
              UNION SELECT $1, unnest(ARRAY[r.source_id, r.target_id]) FROM {s}.relation r WHERE r.given_weight IS NOT NULL \
-             UNION SELECT $1, id FROM {s}.entity WHERE given",
+             UNION SELECT $1, id FROM {s}.entity WHERE given OR row_key IS NOT NULL",
             "SELECT d.partition, r.source_id, r.target_id, \
                     count(DISTINCT (e.block_id, e.document_id))::float8 \
              FROM {s}.evidence e JOIN {s}.relation r ON r.id = e.relation_id JOIN {s}.document d ON d.id = e.document_id \

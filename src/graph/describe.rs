@@ -58,7 +58,7 @@ pub fn shorten(collection: &Collection, table: &str, ids: &[i64]) -> Result<()> 
 fn by_hand(table: &str) -> &'static str {
     match table {
         "entity" => "given",
-        _ => "(given_weight IS NOT NULL)",
+        _ => "(given_weight IS NOT NULL AND NOT bound)",
     }
 }
 

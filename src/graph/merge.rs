@@ -55,10 +55,10 @@ pub fn recount(collection: &Collection, touched: &Touched) -> Result<()> {
     collection.execute(sql, &[relations()])?;
     let sql = "UPDATE {s}.relation r SET weight = coalesce(e.blocks, r.given_weight), \
                  source_count = coalesce(e.documents, 0), predicate = coalesce(e.predicate, r.predicate), \
-                 description = CASE WHEN r.given_weight IS NOT NULL OR r.fragments_hash = e.hash THEN r.description ELSE e.description END, \
-                 fragments_hash = CASE WHEN r.given_weight IS NULL AND r.fragments_hash = e.hash THEN e.hash END, \
-                 stale = coalesce(r.given_weight IS NULL AND r.fragments_hash = e.hash AND r.stale, false), \
-                 properties = CASE WHEN r.given_weight IS NULL THEN coalesce(e.properties, '{}') ELSE r.properties END \
+                 description = CASE WHEN (r.given_weight IS NOT NULL AND NOT r.bound) OR r.fragments_hash = e.hash THEN r.description ELSE e.description END, \
+                 fragments_hash = CASE WHEN NOT (r.given_weight IS NOT NULL AND NOT r.bound) AND r.fragments_hash = e.hash THEN e.hash END, \
+                 stale = coalesce(NOT (r.given_weight IS NOT NULL AND NOT r.bound) AND r.fragments_hash = e.hash AND r.stale, false), \
+                 properties = CASE WHEN (r.given_weight IS NOT NULL AND NOT r.bound) THEN r.properties ELSE coalesce(e.properties, '{}') END \
                FROM unnest($1) AS wanted (id) LEFT JOIN ( \
                  SELECT *, sha256(convert_to(description, 'UTF8')) AS hash FROM (SELECT e.relation_id, \
                    count(DISTINCT (e.block_id, e.document_id)) AS blocks, \
@@ -75,13 +75,13 @@ pub fn recount(collection: &Collection, touched: &Touched) -> Result<()> {
     shorten(collection, "relation", &touched.relations)?;
 
     let entities_arg = || entities.clone().into();
-    let sql = "DELETE FROM {s}.entity t WHERE t.id = ANY ($1) AND NOT t.given \
+    let sql = "DELETE FROM {s}.entity t WHERE t.id = ANY ($1) AND NOT t.given AND t.row_key IS NULL \
                AND NOT EXISTS (SELECT FROM {s}.mention m WHERE m.entity_id = t.id) \
                AND NOT EXISTS (SELECT FROM {s}.relation r WHERE r.source_id = t.id) \
                AND NOT EXISTS (SELECT FROM {s}.relation r WHERE r.target_id = t.id)";
     collection.execute(sql, &[entities_arg()])?;
-    let sql = "UPDATE {s}.entity t SET name = CASE WHEN t.given THEN t.name ELSE coalesce(m.name, t.name) END, \
-                 type = CASE WHEN t.given THEN t.type ELSE m.type END, \
+    let sql = "UPDATE {s}.entity t SET name = CASE WHEN t.given OR t.row_key IS NOT NULL THEN t.name ELSE coalesce(m.name, t.name) END, \
+                 type = CASE WHEN t.given OR t.row_key IS NOT NULL THEN t.type ELSE m.type END, \
                  description = CASE WHEN t.given OR t.fragments_hash = m.hash THEN t.description ELSE m.description END, \
                  fragments_hash = CASE WHEN NOT t.given AND t.fragments_hash = m.hash THEN m.hash END, \
                  stale = coalesce(NOT t.given AND t.fragments_hash = m.hash AND t.stale, false), \
@@ -96,7 +96,7 @@ pub fn recount(collection: &Collection, touched: &Touched) -> Result<()> {
     collection.execute(sql, &[entities_arg()])?;
     shorten(collection, "entity", &entities)?;
     // An alias that was a document's word goes with the last document that has it.
-    let sql = "DELETE FROM {s}.entity_alias a WHERE a.entity_id = ANY ($1) AND NOT (a.merged ->> 'given')::boolean \
+    let sql = "DELETE FROM {s}.entity_alias a WHERE a.entity_id = ANY ($1) AND NOT a.bound AND NOT (a.merged ->> 'given')::boolean \
                AND a.merged -> 'relations' = '[]' AND NOT EXISTS (SELECT FROM {s}.mention m WHERE m.entity_id = a.entity_id AND m.key = a.key) \
                AND NOT EXISTS (SELECT FROM {s}.evidence e JOIN {s}.relation r ON r.id = e.relation_id \
                  WHERE a.entity_id IN (r.source_id, r.target_id) AND a.key IN (e.subject_key, e.object_key))";

@@ -3,6 +3,7 @@
 mod add;
 mod alias;
 mod answered;
+mod bind;
 mod claim;
 mod communities;
 mod decide;

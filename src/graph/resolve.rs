@@ -55,6 +55,7 @@ struct Entity {
     name: String,
     documents: i64,
     degree: i64,
+    is_row: bool,
 }
 
 fn resolve(name: Option<&str>, threshold: Option<f64>, ask: Option<bool>) -> Result<Vec<Proposal>> {
@@ -72,7 +73,8 @@ fn resolve(name: Option<&str>, threshold: Option<f64>, ask: Option<bool>) -> Res
     };
     let count: i64 = collection.query_one("SELECT count(*) FROM {s}.entity", &[], |row| row.need(1))?;
     memory::check(count as usize * BYTES_PER_ENTITY, "the comparison of all names")?;
-    let sql = "SELECT id, key, name, source_count, degree FROM {s}.entity ORDER BY key COLLATE \"C\"";
+    let sql =
+        "SELECT id, key, name, source_count, degree, row_key IS NOT NULL FROM {s}.entity ORDER BY key COLLATE \"C\"";
     let entities = collection.query(sql, &[], |row| {
         Ok(Entity {
             id: row.need(1)?,
@@ -80,10 +82,13 @@ fn resolve(name: Option<&str>, threshold: Option<f64>, ask: Option<bool>) -> Res
             name: row.need(3)?,
             documents: i64::from(row.need::<i32>(4)?),
             degree: i64::from(row.need::<i32>(5)?),
+            is_row: row.need(6)?,
         })
     })?;
     let keys: Vec<&str> = entities.iter().map(|entity| entity.key.as_str()).collect();
     let (mut pairs, passed_over) = names::pairs(&keys, LEAST, &mut tick);
+    // The keys of the tables say that two rows are two things.
+    pairs.retain(|pair| !(entities[pair.names.0 as usize].is_row && entities[pair.names.1 as usize].is_row));
     if passed_over > 0 {
         notice!(
             "{passed_over} parts of names are shared by more than {} entities each, which are not compared by these",
@@ -117,10 +122,11 @@ fn resolve(name: Option<&str>, threshold: Option<f64>, ask: Option<bool>) -> Res
     for group in names::groups(&proposed) {
         tick();
         let mut members: Vec<usize> = group.iter().filter_map(|key| keys.binary_search(key).ok()).collect();
-        // The one that most documents mention is kept; of equals the one with more relations, then the longer name.
+        // A row is kept, else the one that most documents mention; of equals the one with more relations, then the longer name.
         members.sort_by_key(|&at| {
             let entity = &entities[at];
             (
+                !entity.is_row,
                 -entity.documents,
                 -entity.degree,
                 std::cmp::Reverse(entity.key.chars().count()),

@@ -12,6 +12,7 @@ pub mod names;
 pub mod phrases;
 pub mod place;
 pub mod repeat;
+pub mod rows;
 pub mod sentences;
 pub mod stop;
 pub mod summary;

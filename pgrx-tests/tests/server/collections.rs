@@ -7,6 +7,7 @@ use crate::support::{failure, list, one, refused, run};
 
 /// Tables and columns, as the design names them.
 const TABLES: &str = "\
+binding: type source key name aliases edges
 block: id document_id ordinal section_path start_char end_char text text_hash token_count
 change: id table key kind at
 claim: id subject_key object_key type status description valid_from valid_to block_id document_id quote
@@ -15,8 +16,8 @@ source_count stale
 community_entity: community_id entity_id
 community_source: community_id document_id
 document: id source_key title body format metadata partition body_hash created_at updated_at
-entity: id key name type description embedding degree source_count given stale
-entity_alias: key entity_id
+entity: id key name type description embedding degree source_count given stale row_key replaced
+entity_alias: key entity_id via merged bound
 evidence: id relation_id subject_key subject_name predicate object_key object_name block_id document_id quote \
 start_char end_char description strength
 mention: id key name entity_id block_id document_id type description start_char end_char
@@ -29,7 +30,7 @@ node_child: parent_id child_id weight
 node_source: node_id document_id
 posting: term node_id tf
 relation: id source_id predicate predicate_key target_id description weight given_weight properties embedding \
-source_count stale
+source_count stale bound
 setting: key value
 term: lexeme document_count weight vector
 ";

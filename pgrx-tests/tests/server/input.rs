@@ -14,7 +14,8 @@ fn collection(database: &Database) -> Client {
          SELECT rag_create('kb', 8, answerer => 'function:public.answer'); \
          INSERT INTO kb.document (body) VALUES ('Anna Ahl met Bert Beck.'), ('Bert Beck met Carl Cole.'); \
          SELECT raptor_build('kb'); SELECT graph_extract('kb'); SELECT graph_communities('kb'); \
-         SELECT graph_summarize('kb')",
+         SELECT graph_summarize('kb'); CREATE TABLE person (id int PRIMARY KEY, name text); \
+         SELECT graph_bind('kb', 'person', 'person', 'name')",
     );
     client
 }
@@ -37,6 +38,12 @@ fn right(function: &str, argument: &str, kind: &str) -> &'static str {
         ("graph_import", "format", _) => "'auto'",
         ("graph_import", "payload", _) => "'[]'",
         ("graph_import", "block_id", _) => "1",
+        ("graph_bind" | "graph_unbind", "type", _) => "'person'",
+        ("graph_bind", "source", _) => "'public.person'",
+        ("graph_bind", "name", _) => "'name'",
+        ("graph_bind", "key", _) => "NULL",
+        ("graph_bind", "aliases", _) => "'{}'",
+        ("graph_bind", "edges", _) => "true",
         (_, "keep" | "alias", _) => "'Anna Ahl'",
         (_, "aliases", _) => "'{Anna Ahl}'::text[]",
         (_, "threshold", _) => "0.9",
@@ -79,6 +86,7 @@ fn may_be_null(function: &str, argument: &str) -> bool {
             | ("raptor_tree", "node_id" | "depth")
             | ("graph_add", "description" | "document_id" | "quote" | "weight")
             | ("graph_import", "block_id")
+            | ("graph_bind", "key")
             | ("graph_summarize", "level")
             | ("graph_global", "k" | "level" | "documents")
             | ("graph_local" | "rag_ask", "documents")
@@ -123,7 +131,11 @@ fn call(function: &str, arguments: &[(String, String)], other: &str, value: &str
         .map(|(name, kind)| {
             format!(
                 "{}{name} => {}::{kind}",
-                if name == "aliases" { "VARIADIC " } else { "" },
+                if function == "graph_merge" && name == "aliases" {
+                    "VARIADIC "
+                } else {
+                    ""
+                },
                 if name == other {
                     value
                 } else {

@@ -11,6 +11,8 @@ mod golden;
 mod graph;
 mod graph_add;
 mod graph_alias;
+mod graph_bind;
+mod graph_bind_told;
 mod graph_communities;
 mod graph_describe;
 mod graph_grounded;

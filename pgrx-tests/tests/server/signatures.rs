@@ -35,6 +35,7 @@ fn sql_type(rust: &str) -> String {
         "JsonB" | "Json" => "jsonb",
         "Vector" => "vector",
         "pg_sys::Oid" => "regconfig",
+        "Regclass" => "regclass",
         "Oid" => "oid",
         "TimestampWithTimeZone" => "timestamp with time zone",
         "Vec<String>" | "Vec<Option<String>>" => "text[]",
@@ -87,7 +88,7 @@ fn signature(function: &syn::ItemFn) -> Signature {
                 "{}: a NULL argument must reach the function",
                 function.sig.ident
             );
-            (plain(&argument.pat), sql_type(&rust))
+            (plain(&argument.pat).replace("r#", ""), sql_type(&rust))
         })
         .collect();
     let ReturnType::Type(_, result) = &function.sig.output else {

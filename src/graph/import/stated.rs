@@ -71,7 +71,10 @@ impl Import<'_> {
                    SELECT u.key, u.name, u.type, u.description, true \
                    FROM unnest($1::text[], $2::text[], $3::text[], $4::text[]) WITH ORDINALITY AS u (key, name, type, description, n) \
                    WHERE NOT EXISTS (SELECT FROM {s}.entity_alias a WHERE a.key = u.key) ORDER BY u.n \
-                   ON CONFLICT (key) DO UPDATE SET given = true, type = coalesce(excluded.type, e.type), \
+                   ON CONFLICT (key) DO UPDATE SET given = true, \
+                     type = CASE WHEN e.row_key IS NULL THEN coalesce(excluded.type, e.type) ELSE e.type END, \
+                     replaced = CASE WHEN e.row_key IS NOT NULL THEN jsonb_build_object('key', e.key, \
+                       'name', coalesce(e.replaced ->> 'name', e.name), 'type', coalesce(excluded.type, e.replaced ->> 'type')) END, \
                      description = coalesce(excluded.description, e.description) RETURNING id";
         let args = [keys.into(), names.into(), kinds.into(), texts.into()];
         touched
@@ -98,7 +101,7 @@ impl Import<'_> {
                      LEFT JOIN {s}.entity_alias sa ON sa.key = u.subject LEFT JOIN {s}.entity s ON s.key = u.subject \
                      LEFT JOIN {s}.entity_alias oa ON oa.key = u.object LEFT JOIN {s}.entity o ON o.key = u.object) e \
                    GROUP BY source, predicate_key, target ORDER BY min(n) \
-                   ON CONFLICT (source_id, predicate_key, target_id) DO UPDATE SET \
+                   ON CONFLICT (source_id, predicate_key, target_id) DO UPDATE SET bound = false, \
                      given_weight = CASE WHEN EXISTS (SELECT FROM {s}.entity_alias a WHERE a.merged IS NOT NULL AND a.entity_id IN (r.source_id, r.target_id)) \
                                          THEN greatest(r.given_weight, excluded.given_weight) ELSE excluded.given_weight END, \
                      description = coalesce(excluded.description, r.description), properties = r.properties || excluded.properties RETURNING id";
