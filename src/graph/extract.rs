@@ -8,10 +8,11 @@ use serde_json::{Map, Value};
 
 use super::found::{Block, Found};
 use super::merge::{Touched, recount};
+use super::titles;
 use super::write::write;
 use crate::collection::Collection;
 use crate::error::{Result, sql};
-use crate::model::{self, Answer, Asking, Item, Ledger, prompts};
+use crate::model::{Answer, Asking, Item, Ledger, prompts};
 use crate::pg::json::Json;
 use crate::pg::tick;
 use crate::progress::Progress;
@@ -44,7 +45,7 @@ fn extract(name: Option<&str>) -> Result<(i64, i64, i64, i64, i64, Json)> {
     let collection = Collection::build_with_models(name, false)?;
     ingest::take_up(&collection)?;
     search::ensure_index(&collection, "node")?;
-    collection.analyze(&["node", "block"])?;
+    collection.analyze(&["node", "block", "document"])?;
     let mut blocks = Blocks::pending(&collection)?;
     let mut ledger = Ledger::begin(&collection, "extract", Asking::Now)?;
     let mut progress = Progress::start();
@@ -72,10 +73,12 @@ fn extract(name: Option<&str>) -> Result<(i64, i64, i64, i64, i64, Json)> {
 /// Brings statistics and the settings up to what extraction has written.
 pub fn finish(collection: &Collection) -> Result<()> {
     collection.analyze(&["entity", "mention", "relation", "evidence"])?;
+    // What an edge of the built-in extractor is worth depends on it.
+    let blocks: i64 = collection.query_one("SELECT count(*) FROM {s}.block", &[], |row| row.need(1))?;
     collection.note_step(
         "extract",
         Some(&collection.options.extractor.text),
-        serde_json::json!({}),
+        serde_json::json!({ "blocks": blocks }),
     )
 }
 
@@ -141,11 +144,9 @@ impl Blocks {
         let before = ledger.waiting;
         let mut failed = 0;
         if options.extractor.is_built_in() {
-            for (block, ..) in &rows {
-                found.add_built_in(block, model::extract_built_in(&block.text, options.stop_words()));
-                read.push(block.id);
-                tick();
-            }
+            let blocks: Vec<_> = rows.iter().map(|(block, title, _)| (block, title.as_deref())).collect();
+            titles::read(collection, &blocks, &mut found)?;
+            read.extend(rows.iter().map(|(block, ..)| block.id));
         } else {
             let items: Vec<Item> = rows
                 .iter()
@@ -203,7 +204,7 @@ impl Blocks {
 }
 
 /// Removes what was found in the blocks `ids` before.
-fn unwrite(collection: &Collection, ids: &[i64], touched: &mut Touched) -> Result<()> {
+pub fn unwrite(collection: &Collection, ids: &[i64], touched: &mut Touched) -> Result<()> {
     let sql = "DELETE FROM {s}.mention WHERE block_id = ANY ($1) AND NOT given RETURNING entity_id";
     touched
         .entities

@@ -79,9 +79,10 @@ pub fn recount(collection: &Collection, touched: &Touched) -> Result<()> {
     let sql = "UPDATE {s}.entity t SET name = CASE WHEN t.given THEN t.name ELSE coalesce(m.name, t.name) END, \
                  type = CASE WHEN t.given THEN t.type ELSE m.type END, \
                  description = CASE WHEN t.given THEN t.description ELSE m.description END, \
-                 source_count = coalesce(m.documents, 0) \
+                 source_count = coalesce(m.documents, 0), block_count = coalesce(m.blocks, 0) \
                FROM unnest($1) AS wanted (id) LEFT JOIN ( \
                  SELECT m.entity_id, count(DISTINCT m.document_id) AS documents, \
+                   count(DISTINCT (m.block_id, m.document_id)) AS blocks, \
                    mode() WITHIN GROUP (ORDER BY m.name COLLATE \"C\") FILTER (WHERE m.key = e.key) AS name, \
                    mode() WITHIN GROUP (ORDER BY m.type COLLATE \"C\") AS type, \
                    string_agg(DISTINCT m.description COLLATE \"C\", chr(10) ORDER BY m.description COLLATE \"C\") AS description \
