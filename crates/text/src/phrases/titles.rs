@@ -167,7 +167,10 @@ pub(super) fn visit(
     visit: &mut dyn FnMut(Range<usize>, Range<usize>, String) -> bool,
 ) {
     let tokens = &sentence.tokens;
-    let covers = names.sequences(tokens, stop);
+    if tokens.iter().all(|t| t.shape == Shape::Spaceless) {
+        return;
+    }
+    let uses = Uses::of(sentence, names, stop);
     let mut at = 0;
     while at < tokens.len() {
         let first = &tokens[at];
@@ -177,7 +180,7 @@ pub(super) fn visit(
         if starts && first.shape != Shape::Spaceless {
             let most = tokens.len().min(at + LONGEST);
             for end in (at + 1..=most).rev() {
-                if !is_use(sentence, at..end, names, stop, &covers) {
+                if !uses.hold(at..end) {
                     continue;
                 }
                 let bytes = whole_of(text, first.start..tokens[end - 1].end());
@@ -212,40 +215,66 @@ pub(super) fn visit_spaceless(sentence: &Sentence, tick: &mut dyn FnMut(), visit
     }
 }
 
-/// Whether `range` of the tokens is spelled as a name and is no part of a longer one.
-fn is_use(sentence: &Sentence, range: Range<usize>, names: &Names, stop: &StopWords, covers: &[Range<usize>]) -> bool {
-    let tokens = &sentence.tokens;
-    let words = &tokens[range.clone()];
-    if words.iter().any(|t| t.shape == Shape::Spaceless) {
-        return false;
+/// What tells names from other words in a sentence, looked up once a word.
+struct Uses<'a> {
+    tokens: &'a [Token<'a>],
+    /// Words that say which thing a name is of; those that are also spelled as names; those that are names alone.
+    tells: Vec<bool>,
+    spelled: Vec<bool>,
+    alone: Vec<bool>,
+    /// The stretches that are spelled as one name.
+    covers: Vec<Range<usize>>,
+}
+
+impl<'a> Uses<'a> {
+    fn of(sentence: &'a Sentence, names: &Names, stop: &StopWords) -> Uses<'a> {
+        let tokens = &sentence.tokens;
+        let tells: Vec<bool> = tokens.iter().map(|t| tells(t, stop)).collect();
+        let spelled = tokens
+            .iter()
+            .zip(&tells)
+            .map(|(t, tells)| *tells && is_spelled_as_name(t));
+        let spelled: Vec<bool> = spelled.collect();
+        let inside = |t: &Token| t.shape != Shape::Capital || (names.stands_inside(t) && !sentence.titled);
+        let alone = tokens
+            .iter()
+            .zip(&spelled)
+            .map(|(t, spelled)| *spelled && inside(t))
+            .collect();
+        Uses {
+            tokens,
+            tells,
+            spelled,
+            alone,
+            covers: names.sequences(tokens, stop),
+        }
     }
-    let content = words.iter().filter(|t| tells(t, stop)).count();
-    if let [word] = words {
-        let place = match word.shape {
-            Shape::Capital => names.stands_inside(word) && !sentence.titled,
-            _ => is_spelled_as_name(word),
+
+    /// Whether `range` of the tokens is spelled as a name and is no part of a longer one.
+    fn hold(&self, range: Range<usize>) -> bool {
+        let tokens = self.tokens;
+        if tokens[range.clone()].iter().any(|t| t.shape == Shape::Spaceless) {
+            return false;
+        }
+        let good = if range.len() == 1 {
+            // `Apollo 11` is not `Apollo`.
+            let numbered = tokens
+                .get(range.end)
+                .is_some_and(|next| next.gap == Gap::Space && next.shape == Shape::Number && next.text.len() <= 3);
+            self.alone[range.start] && !numbered
+        } else {
+            // In small letters two words have to say that it is the same: `the fraud model`, but not `in the air`.
+            let content = self.tells[range.clone()].iter().filter(|tells| **tells).count();
+            content > 1 || self.spelled[range.clone()].contains(&true)
         };
-        // `Apollo 11` is not `Apollo`.
-        let numbered = tokens
-            .get(range.end)
-            .is_some_and(|next| next.gap == Gap::Space && next.shape == Shape::Number && next.text.len() <= 3);
-        if content == 0 || !place || numbered {
-            return false;
-        }
-    } else {
-        // In small letters two words have to say that it is the same: `the fraud model`, but not `in the air`.
-        let spelled = words.iter().any(|t| tells(t, stop) && is_spelled_as_name(t));
-        if content < 2 && !spelled {
-            return false;
-        }
+        good && self.covers.iter().all(|cover| {
+            let longer = cover.start <= range.start && range.end <= cover.end && cover.len() > range.len();
+            // `Director Ada Lovelace` holds `Ada Lovelace`, but `University of Georgia` does not hold `Georgia`.
+            let before = range.start.checked_sub(1).map(|at| &tokens[at]);
+            let behind_word = before.is_some_and(|t| t.shape != Shape::Lower && !is_initial(t));
+            !longer || (range.end == cover.end && range.len() > 1 && behind_word)
+        })
     }
-    covers.iter().all(|cover| {
-        let longer = cover.start <= range.start && range.end <= cover.end && cover.len() > range.len();
-        // `Director Ada Lovelace` holds `Ada Lovelace`, but `University of Georgia` does not hold `Georgia`.
-        let before = range.start.checked_sub(1).map(|at| &tokens[at]);
-        let behind_word = before.is_some_and(|t| t.shape != Shape::Lower && !is_initial(t));
-        !longer || (range.end == cover.end && range.len() > 1 && behind_word)
-    })
 }
 
 fn is_initial(token: &Token) -> bool {
