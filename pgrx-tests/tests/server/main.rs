@@ -11,6 +11,7 @@ mod golden;
 mod graph;
 mod graph_add;
 mod graph_alias;
+mod graph_builtin;
 mod graph_communities;
 mod graph_grounded;
 mod graph_import;
