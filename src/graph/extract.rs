@@ -60,7 +60,7 @@ fn extract(name: Option<&str>) -> Result<(i64, i64, i64, i64, i64, Json)> {
     ledger.finish()?;
     collection.analyze(&["mention", "evidence", "relation"])?;
     let touched = blocks.settle(&collection)?;
-    finish(&collection)?;
+    finish(&collection, &blocks)?;
     let (entities, relations) = (touched.entities.len() as i64, touched.relations.len() as i64);
     let reasons: Map<String, Value> = std::mem::take(&mut blocks.reasons)
         .into_iter()
@@ -71,14 +71,24 @@ fn extract(name: Option<&str>) -> Result<(i64, i64, i64, i64, i64, Json)> {
 }
 
 /// Brings statistics and the settings up to what extraction has written.
-pub fn finish(collection: &Collection) -> Result<()> {
+pub fn finish(collection: &Collection, read: &Blocks) -> Result<()> {
     collection.analyze(&["entity", "mention", "relation", "evidence"])?;
-    // What an edge of the built-in extractor is worth depends on it.
-    let blocks: i64 = collection.query_one("SELECT count(*) FROM {s}.block", &[], |row| row.need(1))?;
+    // What an edge of the built-in extractor is worth depends on how many blocks there are. They are counted anew when one in a
+    // hundred has come, so that a document more does not read them all.
+    let sql =
+        "SELECT (value ->> 'blocks')::bigint, (value ->> 'since')::bigint FROM {s}.setting WHERE key = 'step.extract'";
+    let known = collection.query(sql, &[], |row| Ok((row.get::<i64>(1)?, row.get::<i64>(2)?)))?;
+    let (blocks, since) = match known[..] {
+        [(Some(blocks), Some(since))] if (since + read.read) * 100 <= blocks => (blocks, since + read.read),
+        _ => {
+            let count = "SELECT count(*) FROM {s}.block";
+            (collection.query_one(count, &[], |row| row.need::<i64>(1))?, 0)
+        }
+    };
     collection.note_step(
         "extract",
         Some(&collection.options.extractor.text),
-        serde_json::json!({ "blocks": blocks }),
+        serde_json::json!({ "blocks": blocks, "since": since }),
     )
 }
 

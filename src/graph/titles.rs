@@ -50,6 +50,7 @@ fn read_part(collection: &Collection, blocks: &[(&Block, Option<&str>)], found: 
     let known = Known::look_up(collection, wanted)?;
     for (block, title, reading) in readings {
         let own = title.as_ref().map(|title| known.form(title));
+        let own = own.filter(|own| known.names.contains(&own.key));
         found.add_built_in(block, reading.extract(&known.names, own, &mut tick), own);
         tick();
     }
@@ -69,7 +70,9 @@ impl Known {
     /// The titles one of whose forms has a hash in `wanted`, and those that make a form ambiguous.
     fn look_up(collection: &Collection, wanted: HashSet<i64>) -> Result<Known> {
         let stop = collection.options.stop_words();
+        // One word is the name of a thing if the document uses it ("Tennessee"), and else a heading ("Hiring").
         let sql = "SELECT d.title FROM {s}.document d WHERE d.title_hash = ANY ($1) \
+                     AND (btrim(d.title) LIKE '% %' OR strpos(left(d.body, 20000), btrim(d.title)) > 0) \
                    UNION SELECT d.title FROM {s}.document d WHERE d.short_title_hash = ANY ($1)";
         let titles = |hashes: &HashSet<i64>| -> Result<Vec<Title>> {
             let mut hashes: Vec<i64> = hashes.iter().copied().collect();

@@ -156,7 +156,7 @@ impl Work {
                 search::ensure_index(collection, "node")?;
                 collection.note_step("embed", Some(&collection.options.embedder.text), serde_json::json!({}))
             }
-            Work::Extract(_) => graph::finish_extraction(collection),
+            Work::Extract(blocks) => graph::finish_extraction(collection, blocks),
             Work::Reports(reports) => reports.finish(collection),
             _ => Ok(()),
         }

@@ -6,7 +6,7 @@ use postgres::Client;
 use crate::graph::check_laws;
 use crate::support::{failure, list, one, run};
 
-const FILMS: [(&str, &str, &str); 6] = [
+const FILMS: [(&str, &str, &str); 7] = [
     (
         "arcade",
         "Formula One Arcade (video game)",
@@ -33,6 +33,7 @@ const FILMS: [(&str, &str, &str); 6] = [
         "Introduction",
         "What follows leads into the rest, as one says.",
     ),
+    ("hiring", "Hiring", "The panel meets in spring."),
 ];
 
 fn titled(client: &mut Client, films: &[(&str, &str, &str)]) {
@@ -95,6 +96,7 @@ fn titles_are_names_whatever_the_order_of_documents() {
     assert_eq!(mentions(&mut client, "metal"), ["Mercury (element)"]);
     // A label names nothing.
     assert_eq!(mentions(&mut client, "intro"), Vec::<String>::new());
+    assert_eq!(mentions(&mut client, "hiring"), Vec::<String>::new());
 
     let before = graph(&mut client);
     let again: i64 = one(&mut client, "SELECT blocks FROM graph_extract('kb')");

@@ -291,7 +291,7 @@ fn a_megabyte_in_one_line() {
 proptest! {
     #[test]
     fn laws(text in "((Ada|Bank|of|the|risk|model|uses|`a_b`|知识|图谱|的|บ้าน|بنك|\\. |, |\n|- |# |\\*\\*|\\[x\\]\\(y\\)|é|🦀|.)( ?)){0,60}") {
-        let found = extract(&text, "english");
+        for found in [extract(&text, "english"), titled(&text, &["Risk Model", "Ada Bank", "知识"], None)] {
         let mut folds: Vec<String> = found.mentions.iter().map(|m| fold::name(&m.name)).collect();
         for mention in &found.mentions {
             prop_assert_eq!(text[mention.bytes.clone()].split_whitespace().collect::<Vec<_>>().join(" "), mention.name.clone());
@@ -312,6 +312,7 @@ proptest! {
             for name in [&relation.subject, &relation.object] {
                 prop_assert!(found.mentions.iter().any(|mention| mention.name == *name));
             }
+        }
         }
     }
 }
