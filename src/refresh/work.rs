@@ -109,7 +109,7 @@ impl Work {
                         search::ensure_index(collection, "node")?;
                     }
                     lsa::tidy(collection)?;
-                    collection.analyze(&["node", "block"])?;
+                    collection.analyze(&["node", "block", "document"])?;
                 }
                 return Ok((0, !more));
             }

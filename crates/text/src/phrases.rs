@@ -101,7 +101,7 @@ impl<'a> Reading<'a> {
         let names = Names::of(&self.sentences);
         for sentence in &self.sentences {
             tick();
-            titles::visit(self.text, sentence, &names, self.stop, &mut |_, _, key| {
+            titles::visit(self.text, sentence, &names, self.stop, tick, &mut |_, _, key| {
                 visit(key);
                 false
             });
@@ -129,20 +129,27 @@ impl<'a> Reading<'a> {
         for sentence in &self.sentences {
             tick();
             let mut spans = Vec::new();
-            titles::visit(self.text, sentence, &names, self.stop, &mut |tokens, bytes, key| {
-                let known = titles.contains(&key);
-                if known {
-                    let words: Vec<&Token> = sentence.tokens[tokens.clone()].iter().collect();
-                    let kind = titles::kind(&words, self.stop);
-                    spans.push(titles::Span {
-                        tokens,
-                        bytes,
-                        key,
-                        kind,
-                    });
-                }
-                known
-            });
+            titles::visit(
+                self.text,
+                sentence,
+                &names,
+                self.stop,
+                tick,
+                &mut |tokens, bytes, key| {
+                    let known = titles.contains(&key);
+                    if known {
+                        let words: Vec<&Token> = sentence.tokens[tokens.clone()].iter().collect();
+                        let kind = titles::kind(&words, self.stop);
+                        spans.push(titles::Span {
+                            tokens,
+                            bytes,
+                            key,
+                            kind,
+                        });
+                    }
+                    known
+                },
+            );
             titles::visit_spaceless(sentence, tick, &mut |piece| {
                 if titles.contains(&fold::name(piece)) {
                     table.enter_title(piece);

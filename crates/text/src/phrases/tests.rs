@@ -268,6 +268,9 @@ fn a_megabyte_in_one_line() {
         found.mentions.iter().map(|m| m.name.as_str()).collect::<Vec<_>>(),
         ["Bank of Northland", "O'Neill Labs", "risk model"]
     );
+    let all = names.repeat(16_000);
+    let found = titled(&all, &["O'Neill Labs", "Risk Model"], Some("Payments Hub"));
+    assert_eq!(found.mentions.len(), 3);
     for piece in [
         "知",
         "知识图谱",
@@ -285,6 +288,8 @@ fn a_megabyte_in_one_line() {
         let mut ticks = 0;
         let found = cooccurrence(&text, stop::words("english"), &mut || ticks += 1);
         assert!(found.mentions.len() < 10, "{piece}");
+        let reading = Reading::of(&text, stop::words("english"), &mut || ticks += 1);
+        reading.candidates(&mut || ticks += 1, &mut |_| ());
     }
 }
 

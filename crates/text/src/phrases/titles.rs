@@ -164,6 +164,7 @@ pub(super) fn visit(
     sentence: &Sentence,
     names: &Names,
     stop: &StopWords,
+    tick: &mut dyn FnMut(),
     visit: &mut dyn FnMut(Range<usize>, Range<usize>, String) -> bool,
 ) {
     let tokens = &sentence.tokens;
@@ -173,6 +174,9 @@ pub(super) fn visit(
     let uses = Uses::of(sentence, names, stop);
     let mut at = 0;
     while at < tokens.len() {
+        if at.is_multiple_of(100) {
+            tick();
+        }
         let first = &tokens[at];
         let capital = !matches!(first.shape, Shape::Lower | Shape::Uncased | Shape::Number);
         let starts = !is_stop(first, stop) || (capital && first.gap != Gap::Start && first.fold != "the");
@@ -222,8 +226,8 @@ struct Uses<'a> {
     tells: Vec<bool>,
     spelled: Vec<bool>,
     alone: Vec<bool>,
-    /// The stretches that are spelled as one name.
-    covers: Vec<Range<usize>>,
+    /// For each word the stretch around it that is spelled as one name.
+    covers: Vec<Option<Range<usize>>>,
 }
 
 impl<'a> Uses<'a> {
@@ -241,12 +245,16 @@ impl<'a> Uses<'a> {
             .zip(&spelled)
             .map(|(t, spelled)| *spelled && inside(t))
             .collect();
+        let mut covers = vec![None; tokens.len()];
+        for cover in names.sequences(tokens, stop) {
+            covers[cover.clone()].fill(Some(cover));
+        }
         Uses {
             tokens,
             tells,
             spelled,
             alone,
-            covers: names.sequences(tokens, stop),
+            covers,
         }
     }
 
@@ -267,8 +275,9 @@ impl<'a> Uses<'a> {
             let content = self.tells[range.clone()].iter().filter(|tells| **tells).count();
             content > 1 || self.spelled[range.clone()].contains(&true)
         };
-        good && self.covers.iter().all(|cover| {
-            let longer = cover.start <= range.start && range.end <= cover.end && cover.len() > range.len();
+        let cover = self.covers[range.start].as_ref();
+        good && cover.is_none_or(|cover| {
+            let longer = range.end <= cover.end && cover.len() > range.len();
             // `Director Ada Lovelace` holds `Ada Lovelace`, but `University of Georgia` does not hold `Georgia`.
             let before = range.start.checked_sub(1).map(|at| &tokens[at]);
             let behind_word = before.is_some_and(|t| t.shape != Shape::Lower && !is_initial(t));
