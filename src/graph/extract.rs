@@ -1,6 +1,6 @@
 //! graph_extract: from blocks to mentions and evidence, and from those to entities and relations.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 
 use graphrag_text::answer;
 use pgrx::prelude::*;
@@ -135,7 +135,8 @@ impl Blocks {
     /// Answers how many are missing.
     pub fn step(&mut self, collection: &Collection, ledger: &mut Ledger, skip: bool) -> Result<i64> {
         let ids = &self.ids[self.at..self.ids.len().min(self.at + BATCH)];
-        let sql = "SELECT b.id, b.document_id, b.start_char, b.text, d.title, to_json(b.section_path)::text \
+        let sql = "SELECT b.id, b.document_id, b.start_char, b.text, d.title, to_json(b.section_path)::text, \
+                     ARRAY(SELECT c.id FROM {s}.change c WHERE c.\"table\" = 'block' AND c.key = b.id::text) \
                    FROM unnest($1::bigint[]) WITH ORDINALITY AS u (id, n) \
                    JOIN {s}.block b ON b.id = u.id JOIN {s}.document d ON d.id = b.document_id \
                    WHERE EXISTS (SELECT FROM {s}.change c WHERE c.\"table\" = 'block' AND c.key = b.id::text) ORDER BY u.n";
@@ -145,6 +146,7 @@ impl Blocks {
                 document: row.need(2)?,
                 start: row.need(3)?,
                 text: row.need(4)?,
+                changes: row.need(7)?,
             };
             Ok((block, row.get::<String>(5)?, row.need::<String>(6)?))
         })?;
@@ -190,9 +192,14 @@ impl Blocks {
         }
         unwrite(collection, &read, &mut self.touched)?;
         write(collection, found, false, &mut self.touched)?;
-        // Not all rows: a statement that commits meanwhile may have recorded more.
-        let sql = "DELETE FROM {s}.change WHERE \"table\" = 'block' AND key IN (SELECT unnest($1::bigint[])::text)";
-        collection.execute(sql, &[read.clone().into()])?;
+        // Not all rows: a statement that commits meanwhile may have recorded more, of these blocks, too.
+        let is_read: HashSet<i64> = read.iter().copied().collect();
+        let done = rows
+            .iter()
+            .map(|(block, ..)| block)
+            .filter(|block| is_read.contains(&block.id));
+        let changes: Vec<i64> = done.flat_map(|block| block.changes.iter().copied()).collect();
+        collection.execute("DELETE FROM {s}.change WHERE id = ANY ($1)", &[changes.into()])?;
         self.read += read.len() as i64;
         if waiting == 0 || skip {
             self.at = self.ids.len().min(self.at + BATCH);

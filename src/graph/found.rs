@@ -19,6 +19,8 @@ pub struct Block {
     pub document: i64,
     pub start: i32,
     pub text: String,
+    /// The rows of `change` that want it read.
+    pub changes: Vec<i64>,
 }
 
 #[derive(Default)]

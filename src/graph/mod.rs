@@ -22,4 +22,4 @@ pub use communities::{find_again, needs_communities};
 pub use extract::{Blocks, finish as finish_extraction};
 pub use merge::{lock_rows, reattach, recount, settle_communities, touched_by, touched_by_all};
 pub use report::Reports;
-pub use titles::retitle;
+pub use titles::{extracted, retitle};

@@ -118,16 +118,20 @@ impl Known {
     }
 }
 
+/// Those of `documents` in whose text the extractor has found something.
+pub fn extracted(collection: &Collection, documents: &[i64]) -> Result<Vec<i64>> {
+    let sql = "SELECT id FROM unnest($1) AS u (id) WHERE EXISTS (SELECT FROM {s}.mention m WHERE m.document_id = u.id AND NOT m.given)";
+    collection.query(sql, &[documents.to_vec().into()], |row| row.need(1))
+}
+
 /// After the titles of documents have changed: what was found under the old ones goes, and the next extraction reads the
-/// blocks anew.
+/// blocks anew. They are recorded although they may be already: an extraction that has read the old title and is not
+/// committed takes only what it knows of from the list.
 pub fn retitle(collection: &Collection, documents: &[i64]) -> Result<()> {
-    let sql = "SELECT id FROM {s}.block WHERE document_id = ANY ($1)";
-    let blocks: Vec<i64> = collection.query(sql, &[documents.to_vec().into()], |row| row.need(1))?;
+    let sql = "INSERT INTO {s}.change (\"table\", key, kind) \
+               SELECT 'block', id::text, 'update' FROM {s}.block WHERE document_id = ANY ($1) ORDER BY id RETURNING key::bigint";
+    let blocks: Vec<i64> = collection.returning(sql, &[documents.to_vec().into()], |row| row.need(1))?;
     let mut touched = Touched::default();
     unwrite(collection, &blocks, &mut touched)?;
-    recount(collection, &touched)?;
-    let sql = "INSERT INTO {s}.change (\"table\", key, kind) SELECT 'block', id::text, 'update' FROM unnest($1) AS u (id) \
-               WHERE NOT EXISTS (SELECT FROM {s}.change c WHERE c.\"table\" = 'block' AND c.key = u.id::text)";
-    collection.execute(sql, &[blocks.into()])?;
-    Ok(())
+    recount(collection, &touched)
 }

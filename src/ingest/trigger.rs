@@ -13,7 +13,7 @@ use super::{
 };
 use crate::collection::{Collection, Options};
 use crate::error::{self, Error, raise};
-use crate::graph::{check_length, retitle};
+use crate::graph::{check_length, extracted, retitle};
 use crate::model::{ledger, lsa};
 use crate::pg::json::Json;
 use crate::pg::lock;
@@ -153,7 +153,8 @@ fn document_change(trigger: &PgTrigger) -> error::Result<()> {
                 true => titles.iter().copied().filter(|id| !text.contains(id)).collect(),
                 false => Vec::new(),
             };
-            wait_for_builds(&collection, &[&gone[..], &text, &moved, &labels, &renamed].concat())?;
+            let named = extracted(&collection, &renamed)?;
+            wait_for_builds(&collection, &[&gone[..], &text, &moved, &labels, &named].concat())?;
             forget(&collection, &gone)?;
             cut(&collection, &added, "insert")?;
             if is_many(&collection, &text) {
