@@ -148,9 +148,9 @@ fn document_change(trigger: &PgTrigger) -> error::Result<()> {
             if !titles.is_empty() {
                 ledger::suspect_documents(&collection, &titles)?;
             }
-            // Without a model it is a name in the graph; what is cut anew is read anew anyway.
-            let renamed: Vec<i64> = match collection.options.extractor.is_built_in() {
-                true => titles.iter().copied().filter(|id| !text.contains(id)).collect(),
+            // Without a model it may be a name in the graph; what is cut anew is read anew anyway.
+            let renamed: Vec<i64> = match collection.options.extractor.is_built_in() && !titles.is_empty() {
+                true => renamed(&collection, &rows, &format!("{same} WHERE NOT {cut_differs}"))?,
                 false => Vec::new(),
             };
             let named = extracted(&collection, &renamed)?;
@@ -177,6 +177,18 @@ fn document_change(trigger: &PgTrigger) -> error::Result<()> {
             cut(&collection, &text, "update")
         }
     }
+}
+
+/// The documents to which a statement gives another name: from one label to another is none.
+fn renamed(collection: &Collection, rows: &Transition, same: &str) -> error::Result<Vec<i64>> {
+    let stop = collection.options.stop_words();
+    let sql =
+        same.replacen("SELECT n.id", "SELECT n.id, o.title, n.title", 1) + " AND o.title IS DISTINCT FROM n.title";
+    let changed: Vec<(i64, bool)> = rows.query(&sql, &[], |row| {
+        let name = |title: Option<String>| title.and_then(|title| phrases::title(&title, stop));
+        Ok((row.need(1)?, name(row.get(2)?) != name(row.get(3)?)))
+    })?;
+    Ok(changed.into_iter().filter(|row| row.1).map(|row| row.0).collect())
 }
 
 fn forget(collection: &Collection, ids: &[i64]) -> error::Result<()> {
