@@ -2,7 +2,7 @@ COMMENT ON FUNCTION @extschema@.rag_create(text, int, text, text, text, text, te
 'Makes a collection: schema "collection" (or an empty one that you own) with the tables for documents, leaves, summaries and the knowledge graph.
 dimensions: of every vector, 1 to 16000. embedder: builtin:lsa (learned from the collection itself), builtin:hash, or a sum like server:name(1536) + builtin:lsa(384), whose vectors stand side by side; summarizer: builtin:frequency; extractor: builtin:cooccurrence; or, as the answerer, too: function:schema.name, server:name (CREATE SERVER ... FOREIGN DATA WRAPPER graphrag_model), or queue (the rows of model_call are answered by a program; not for the answerer).
 partition_by: metadata keys whose values are kept apart, each with trees and communities of its own. language: text search configuration whose dictionaries make the terms of builtin:lsa, and whose stop words are used.
-settings: block_tokens 1000, leaf_tokens 200, leaf_overlap 40, inline_rows 1000, exact_below 10000, cluster_size 8, summary_tokens 200, report_tokens 8000, max_attempts 3, reranker NULL, and the system messages summarize_prompt, extract_prompt, report_prompt, answer_prompt.
+settings: block_tokens 1000, leaf_tokens 200, leaf_overlap 40, inline_rows 1000, exact_below 10000, cluster_size 8, summary_tokens 200, report_tokens 8000, prune_from 100, phrase_documents 2, edge_npmi 0.1, max_attempts 3, reranker NULL, and the system messages summarize_prompt, extract_prompt, report_prompt, answer_prompt.
 Errors: 42P06 if it exists or the schema is not empty, 22023 for a wrong value, 42501 without CREATE on the database.';
 
 COMMENT ON FUNCTION @extschema@.rag_alter(text, jsonb) IS
@@ -65,7 +65,7 @@ Columns: node_id, parent_id (on this way), level (0 = leaf), depth (1 = where th
 
 COMMENT ON FUNCTION @extschema@.graph_extract(text, boolean) IS
 'Reads the blocks that were not read yet (with again all blocks) and writes what they say of entities, relations and claims, with the verbatim words and their offsets as evidence.
-builtin:cooccurrence finds noun phrases by capitals, repetition and stop words, and links those of one sentence; the words between them are the predicate.
+builtin:cooccurrence finds titles of documents, names by their capitals, and phrases by repetition, and links those of one sentence; the words between them are the predicate.
 Of models'' answers a quote that does not stand in the block gives way to the first sentence with both names; the setting ungrounded (flag or drop) says whether such records, and names that do not stand there, are kept. The settings entity_types, predicates, extract_language, extract_examples, extract_claims and gleanings (questions for what was missed) shape what is asked.
 Descriptions of an entity or a relation are joined, and summarised above the setting description_tokens. What was asked before and is asked in the same words again is not paid again.
 Columns: blocks read, entities and relations that they touch, failed blocks, calls (items asked of models that are not built in), reasons (how many records of their answers were dropped or flagged, by reason).';

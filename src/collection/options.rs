@@ -52,12 +52,18 @@ pub struct Options {
     /// How often a model is asked what it has missed in a block.
     pub gleanings: i64,
     pub reading: Reading,
+    /// Blocks from which on statistics tell which edges of the built-in extractor count.
+    pub prune_from: i64,
+    /// Documents that a phrase has to stand in.
+    pub phrase_documents: i64,
+    /// Normalised pointwise mutual information that two names of one sentence have to have.
+    pub edge_npmi: f64,
     /// Requests that an item gets in all before it stays failed, one a refresh.
     pub max_attempts: i64,
 }
 
 /// Numeric options: key, default, least, greatest.
-const NUMBERS: [(&str, i64, i64, i64); 12] = [
+const NUMBERS: [(&str, i64, i64, i64); 14] = [
     ("block_tokens", 1000, 50, 100_000),
     ("leaf_tokens", 200, 8, 10_000),
     ("leaf_overlap", 40, 0, 5_000),
@@ -70,7 +76,12 @@ const NUMBERS: [(&str, i64, i64, i64); 12] = [
     ("description_tokens", 500, 50, 100_000),
     ("gleanings", 0, 0, 10),
     ("max_attempts", 3, 1, 1_000),
+    ("prune_from", 100, 0, 1_000_000_000),
+    ("phrase_documents", 2, 1, 1_000_000),
 ];
+
+/// The setting that is a fraction.
+const EDGE_NPMI: &str = "edge_npmi";
 
 /// The models that rag_alter changes.
 const MODELS: [&str; 5] = ["embedder", "summarizer", "extractor", "answerer", "reranker"];
@@ -156,6 +167,9 @@ impl Options {
             description_tokens: number("description_tokens")?,
             gleanings: number("gleanings")?,
             reading: Reading::parse(map)?,
+            prune_from: number("prune_from")?,
+            phrase_documents: number("phrase_documents")?,
+            edge_npmi: edge_npmi(map)?,
             max_attempts: number("max_attempts")?,
         })
     }
@@ -243,6 +257,22 @@ fn prompts(map: &Map<String, Value>) -> Result<BTreeMap<&'static str, String>> {
     Ok(prompts)
 }
 
+fn edge_npmi(map: &Map<String, Value>) -> Result<f64> {
+    match map.get(EDGE_NPMI) {
+        None | Some(Value::Null) => Ok(0.1),
+        Some(value) => value
+            .as_f64()
+            .filter(|npmi| (-1.0..=1.0).contains(npmi))
+            .ok_or_else(|| {
+                Error::invalid(format!(
+                    "setting {} must be a number between -1 and 1",
+                    quoted(EDGE_NPMI)
+                ))
+                .detail(format!("It is {value}."))
+            }),
+    }
+}
+
 fn number(map: &Map<String, Value>, key: &str) -> Result<i64> {
     let known = NUMBERS.iter().find(|number| number.0 == key);
     let &(_, default, least, greatest) = known.ok_or_else(|| Error::internal(format!("no setting is called {key}")))?;
@@ -276,6 +306,7 @@ pub fn settings_of(settings: Option<Json>) -> Result<Map<String, Value>> {
 /// Refuses keys that are not options; `models` says whether all models may be among them (rag_alter), or only the reranker.
 pub fn check_keys(settings: &Map<String, Value>, models: bool) -> Result<()> {
     let mut known: Vec<&str> = NUMBERS.iter().map(|n| n.0).chain(PROMPTS.map(|p| p.0)).collect();
+    known.push(EDGE_NPMI);
     known.extend(reading::KEYS);
     known.extend(if models { &MODELS[..] } else { &MODELS[4..] });
     match settings.keys().find(|key| !known.contains(&key.as_str())) {

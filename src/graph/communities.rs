@@ -9,6 +9,7 @@ use sha2::{Digest, Sha256};
 
 use super::divide::{Divided, Way, divide};
 use super::identity::{Wanted, store};
+use super::prune::kept;
 use crate::collection::Collection;
 use crate::error::{Error, Result, in_range, required, sql};
 use crate::ingest::{self, share_metadata};
@@ -296,14 +297,19 @@ impl Graphs {
 
 /// The graph of each partition, vertices in the order of partition and folded name.
 ///
-/// Without partitions an edge is a row of `relation`. With them it is what the documents of one partition assert,
+/// Without partitions an edge is a row of `relation`, if the collection bears it out. With them it is what the documents of one partition assert,
 /// weighted by their blocks alone; what was stated by hand belongs to the partition of documents without the key.
 fn load(collection: &Collection) -> Result<Graphs> {
     let whole = collection.options.partition_by.is_empty();
+    let kept = if whole { kept(collection, "r")? } else { String::new() };
+    let whole_sql = format!(
+        "SELECT '', r.source_id, r.target_id, r.weight FROM {{s}}.relation r \
+         JOIN {{s}}.entity s ON s.id = r.source_id JOIN {{s}}.entity t ON t.id = r.target_id WHERE {kept}"
+    );
     let (vertices_sql, edges_sql) = if whole {
         (
             "SELECT '' AS partition, id AS entity_id FROM {s}.entity",
-            "SELECT '', source_id, target_id, weight FROM {s}.relation",
+            whole_sql.as_str(),
         )
     } else {
         (

@@ -1,6 +1,6 @@
 //! graph_extract: from blocks to mentions and evidence, and from those to entities and relations.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 
 use pgrx::prelude::*;
 use serde_json::{Map, Value};
@@ -9,10 +9,11 @@ use super::describe::Descriptions;
 use super::found::{Block, Found};
 use super::merge::{Touched, recount};
 use super::rounds::{self, Heard, Passage};
+use super::titles;
 use super::write::write;
 use crate::collection::Collection;
 use crate::error::{Result, required, sql};
-use crate::model::{self, Asking, Ledger};
+use crate::model::{Asking, Ledger};
 use crate::pg::json::Json;
 use crate::pg::tick;
 use crate::progress::Progress;
@@ -55,7 +56,7 @@ fn extract(name: Option<&str>, again: Option<bool>) -> Result<(i64, i64, i64, i6
         collection.execute(sql, &[])?;
     }
     search::ensure_index(&collection, "node")?;
-    collection.analyze(&["node", "block"])?;
+    collection.analyze(&["node", "block", "document"])?;
     let mut blocks = Blocks::pending(&collection)?;
     let mut ledger = Ledger::begin(&collection, "extract", Asking::Now)?;
     let mut progress = Progress::start();
@@ -70,7 +71,7 @@ fn extract(name: Option<&str>, again: Option<bool>) -> Result<(i64, i64, i64, i6
     ledger.finish()?;
     collection.analyze(&["mention", "evidence", "relation"])?;
     let touched = blocks.settle(&collection)?;
-    finish(&collection)?;
+    finish(&collection, &blocks)?;
     let calls = ledger.calls + describe(&collection)?;
     let (entities, relations) = (touched.entities.len() as i64, touched.relations.len() as i64);
     let reasons: Map<String, Value> = std::mem::take(&mut blocks.reasons)
@@ -102,12 +103,24 @@ fn describe(collection: &Collection) -> Result<i64> {
 }
 
 /// Brings statistics and the settings up to what extraction has written.
-pub fn finish(collection: &Collection) -> Result<()> {
+pub fn finish(collection: &Collection, read: &Blocks) -> Result<()> {
     collection.analyze(&["entity", "mention", "relation", "evidence"])?;
+    // What an edge of the built-in extractor is worth depends on how many blocks there are. They are counted anew when one in a
+    // hundred has come, so that a document more does not read them all.
+    let sql =
+        "SELECT (value ->> 'blocks')::bigint, (value ->> 'since')::bigint FROM {s}.setting WHERE key = 'step.extract'";
+    let known = collection.query(sql, &[], |row| Ok((row.get::<i64>(1)?, row.get::<i64>(2)?)))?;
+    let (blocks, since) = match known[..] {
+        [(Some(blocks), Some(since))] if (since + read.read) * 100 <= blocks => (blocks, since + read.read),
+        _ => {
+            let count = "SELECT count(*) FROM {s}.block";
+            (collection.query_one(count, &[], |row| row.need::<i64>(1))?, 0)
+        }
+    };
     collection.note_step(
         "extract",
         Some(&collection.options.extractor.text),
-        serde_json::json!({}),
+        serde_json::json!({ "blocks": blocks, "since": since }),
     )
 }
 
@@ -154,7 +167,8 @@ impl Blocks {
     /// Answers how many are missing.
     pub fn step(&mut self, collection: &Collection, ledger: &mut Ledger, skip: bool) -> Result<i64> {
         let ids = &self.ids[self.at..self.ids.len().min(self.at + BATCH)];
-        let sql = "SELECT b.id, b.document_id, b.start_char, b.text, d.title, to_json(b.section_path)::text \
+        let sql = "SELECT b.id, b.document_id, b.start_char, b.text, d.title, to_json(b.section_path)::text, \
+                     ARRAY(SELECT c.id FROM {s}.change c WHERE c.\"table\" = 'block' AND c.key = b.id::text) \
                    FROM unnest($1::bigint[]) WITH ORDINALITY AS u (id, n) \
                    JOIN {s}.block b ON b.id = u.id JOIN {s}.document d ON d.id = b.document_id \
                    WHERE EXISTS (SELECT FROM {s}.change c WHERE c.\"table\" = 'block' AND c.key = b.id::text) ORDER BY u.n";
@@ -164,6 +178,7 @@ impl Blocks {
                 document: row.need(2)?,
                 start: row.need(3)?,
                 text: row.need(4)?,
+                changes: row.need(7)?,
             };
             let section: String = row.need(6)?;
             Ok(Passage {
@@ -178,11 +193,9 @@ impl Blocks {
         let before = ledger.waiting;
         let mut failed = 0;
         if options.extractor.is_built_in() {
-            for Passage { block, .. } in &rows {
-                found.add_built_in(block, model::extract_built_in(&block.text, options.stop_words()));
-                read.push(block.id);
-                tick();
-            }
+            let blocks: Vec<_> = rows.iter().map(|row| (&row.block, row.title.as_deref())).collect();
+            titles::read(collection, &blocks, &mut found)?;
+            read.extend(rows.iter().map(|row| row.block.id));
         } else {
             let heard = rounds::ask(collection, ledger, &rows)?;
             for (Passage { block, .. }, heard) in rows.iter().zip(heard) {
@@ -206,9 +219,14 @@ impl Blocks {
         }
         unwrite(collection, &read, &mut self.touched)?;
         write(collection, found, false, &mut self.touched)?;
-        // Not all rows: a statement that commits meanwhile may have recorded more.
-        let sql = "DELETE FROM {s}.change WHERE \"table\" = 'block' AND key IN (SELECT unnest($1::bigint[])::text)";
-        collection.execute(sql, &[read.clone().into()])?;
+        // Not all rows: a statement that commits meanwhile may have recorded more, of these blocks, too.
+        let is_read: HashSet<i64> = read.iter().copied().collect();
+        let done = rows
+            .iter()
+            .map(|row| &row.block)
+            .filter(|block| is_read.contains(&block.id));
+        let changes: Vec<i64> = done.flat_map(|block| block.changes.iter().copied()).collect();
+        collection.execute("DELETE FROM {s}.change WHERE id = ANY ($1)", &[changes.into()])?;
         self.read += read.len() as i64;
         if waiting == 0 || skip {
             self.at = self.ids.len().min(self.at + BATCH);
@@ -230,7 +248,7 @@ impl Blocks {
 }
 
 /// Removes what was found in the blocks `ids` before.
-fn unwrite(collection: &Collection, ids: &[i64], touched: &mut Touched) -> Result<()> {
+pub fn unwrite(collection: &Collection, ids: &[i64], touched: &mut Touched) -> Result<()> {
     let sql = "DELETE FROM {s}.mention WHERE block_id = ANY ($1) AND NOT given RETURNING entity_id";
     touched
         .entities

@@ -18,6 +18,8 @@ pub struct Block {
     pub document: i64,
     pub start: i32,
     pub text: String,
+    /// The rows of `change` that want it read.
+    pub changes: Vec<i64>,
 }
 
 #[derive(Default)]
@@ -110,8 +112,19 @@ pub fn usable(key: &str) -> bool {
 }
 
 impl Found {
-    /// Adds what the built-in extractor has found.
-    pub fn add_built_in(&mut self, block: &Block, found: phrases::Extraction) {
+    /// Adds what the built-in extractor has found. Each block of a document mentions its title, `own`, in the text or not.
+    pub fn add_built_in(&mut self, block: &Block, found: phrases::Extraction, own: Option<&phrases::Form>) {
+        if let Some(own) = own.filter(|own| found.mentions.iter().all(|m| fold::name(&m.name) != own.key)) {
+            self.mention(
+                block,
+                Mention {
+                    name: own.name.clone(),
+                    kind: Some(own.kind.to_owned()),
+                    description: None,
+                    place: None,
+                },
+            );
+        }
         for mention in found.mentions {
             let place = Some((mention.start_char as i32, mention.end_char as i32));
             let kind = Some(mention.kind.to_owned());

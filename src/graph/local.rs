@@ -6,6 +6,7 @@ use pgrx::prelude::*;
 
 use super::alias::named;
 use super::check_length;
+use super::prune::kept;
 use super::unknown::hint;
 use crate::collection::{Collection, quoted};
 use crate::error::{Result, in_range, notice, required, sql};
@@ -153,6 +154,12 @@ fn step(
                    WHERE e.relation_id IN (SELECT id FROM touching) AND {passes} GROUP BY 1) a ON a.relation_id = r.id"
         )
     };
+    // What others' documents bear out must not show through a filter.
+    let kept = if everything {
+        kept(collection, "r")?
+    } else {
+        "true".to_owned()
+    };
     // The words are gathered for the chosen edges alone.
     let first = "ORDER BY p.body_hash, p.source_key COLLATE \"C\", p.start_char, p.id";
     let sql = format!(
@@ -165,7 +172,7 @@ fn step(
                   row_number() OVER (ORDER BY {weight} DESC, s.key COLLATE \"C\", r.predicate_key COLLATE \"C\", t.key COLLATE \"C\") AS n \
            FROM touching JOIN {{s}}.relation r ON r.id = touching.id {asserted} \
            JOIN {{s}}.entity s ON s.id = r.source_id JOIN {{s}}.entity t ON t.id = r.target_id \
-           WHERE $2::jsonb IS NULL OR $3::bigint[] IS NULL OR $4 IS NULL OR true ORDER BY n LIMIT $6), \
+           WHERE ($2::jsonb IS NULL OR $3::bigint[] IS NULL OR $4 IS NULL OR true) AND {kept} ORDER BY n LIMIT $6), \
          passing AS MATERIALIZED ( \
            SELECT e.*, d.body_hash, d.source_key FROM {{s}}.evidence e JOIN {{s}}.document d ON d.id = e.document_id \
            WHERE e.relation_id IN (SELECT id FROM chosen) AND {passes}), \

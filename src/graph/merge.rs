@@ -85,9 +85,10 @@ pub fn recount(collection: &Collection, touched: &Touched) -> Result<()> {
                  description = CASE WHEN t.given OR t.fragments_hash = m.hash THEN t.description ELSE m.description END, \
                  fragments_hash = CASE WHEN NOT t.given AND t.fragments_hash = m.hash THEN m.hash END, \
                  stale = coalesce(NOT t.given AND t.fragments_hash = m.hash AND t.stale, false), \
-                 source_count = coalesce(m.documents, 0) \
+                 source_count = coalesce(m.documents, 0), block_count = coalesce(m.blocks, 0) \
                FROM unnest($1) AS wanted (id) LEFT JOIN ( \
                  SELECT *, sha256(convert_to(description, 'UTF8')) AS hash FROM (SELECT m.entity_id, count(DISTINCT m.document_id) AS documents, \
+                   count(DISTINCT (m.block_id, m.document_id)) AS blocks, \
                    mode() WITHIN GROUP (ORDER BY m.name COLLATE \"C\") FILTER (WHERE m.key = e.key) AS name, \
                    mode() WITHIN GROUP (ORDER BY m.type COLLATE \"C\") AS type, \
                    string_agg(DISTINCT m.description COLLATE \"C\", chr(10) ORDER BY m.description COLLATE \"C\") AS description \

@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
 use super::communities::refresh_sources;
+use super::prune::kept;
 use crate::collection::Collection;
 use crate::error::{Result, in_range, sql};
 use crate::model::embed::{self, Text};
@@ -376,6 +377,11 @@ fn write(collection: &Collection, reports: Vec<(i64, Report, Option<Vec<f32>>)>)
 /// of documents in the community's own partition are read.
 fn statements(collection: &Collection, communities: &[i64]) -> Result<HashMap<i64, Vec<Statement>>> {
     let first = "ORDER BY d.body_hash, d.source_key COLLATE \"C\", e.start_char, e.id";
+    // A partition is judged by no other's counts.
+    let kept = match collection.options.partition_by.is_empty() {
+        true => kept(collection, "i")?,
+        false => "true".to_owned(),
+    };
     let sql = format!(
         "WITH leaving AS MATERIALIZED ( \
            SELECT c.id AS community, c.partition, r.* FROM {{s}}.community c \
@@ -401,7 +407,7 @@ fn statements(collection: &Collection, communities: &[i64]) -> Result<HashMap<i6
                s.key COLLATE \"C\", i.predicate_key COLLATE \"C\", t.key COLLATE \"C\") AS n \
            FROM inside i JOIN {{s}}.entity s ON s.id = i.source_id JOIN {{s}}.entity t ON t.id = i.target_id \
            LEFT JOIN said q ON q.community = i.community AND q.id = i.id \
-           WHERE q.blocks > 0 OR (i.given_weight IS NOT NULL AND i.partition = $3)) \
+           WHERE (q.blocks > 0 OR (i.given_weight IS NOT NULL AND i.partition = $3)) AND {kept}) \
          SELECT community, id, source_id, target_id, subject, predicate, object, description, quote, weight \
          FROM ranked WHERE n <= $2 ORDER BY community, n"
     );

@@ -13,17 +13,17 @@ use super::{
 };
 use crate::collection::{Collection, Options};
 use crate::error::{self, Error, raise};
-use crate::graph::check_length;
+use crate::graph::{check_length, extracted, retitle};
 use crate::model::{ledger, lsa};
 use crate::pg::json::Json;
 use crate::pg::lock;
 use crate::pg::trigger::{Transition, misplaced, table_owner, table_schema};
 use crate::refresh::learn_at_once;
-use graphrag_text::fold;
+use graphrag_text::{fold, phrases};
 
 type Tuple<'a> = PgHeapTuple<'a, AllocatedByRust>;
 
-/// BEFORE INSERT OR UPDATE on document, each row: fills body_hash, partition and updated_at. The arguments of the
+/// BEFORE INSERT OR UPDATE on document, each row: fills body_hash, the hashes of the title, partition and updated_at. The arguments of the
 /// trigger are the keys of partition_by.
 #[pg_trigger(sql = false)]
 fn _document_row<'a>(trigger: &'a PgTrigger<'a>) -> Result<Option<Tuple<'a>>, Infallible> {
@@ -40,6 +40,10 @@ fn document_row<'a>(trigger: &'a PgTrigger<'a>) -> error::Result<Tuple<'a>> {
         _ => row.get_by_name::<Json>("metadata").map_err(column)?,
     };
     let partition = Options::partition_of(&keys, metadata.as_ref().filter(|json| json.is_object()));
+    let title: Option<&str> = row.get_by_name("title").map_err(column)?;
+    let (title, short) = title.map_or((None, None), phrases::hashes);
+    row.set_by_name("title_hash", title).map_err(column)?;
+    row.set_by_name("short_title_hash", short).map_err(column)?;
     row.set_by_name("body_hash", hash.unwrap_or_default()).map_err(column)?;
     row.set_by_name("partition", partition).map_err(column)?;
     row.set_by_name("updated_at", now()).map_err(column)?;
@@ -144,7 +148,13 @@ fn document_change(trigger: &PgTrigger) -> error::Result<()> {
             if !titles.is_empty() {
                 ledger::suspect_documents(&collection, &titles)?;
             }
-            wait_for_builds(&collection, &[&gone[..], &text, &moved, &labels].concat())?;
+            // Without a model it may be a name in the graph; what is cut anew is read anew anyway.
+            let renamed: Vec<i64> = match collection.options.extractor.is_built_in() && !titles.is_empty() {
+                true => renamed(&collection, &rows, &format!("{same} WHERE NOT {cut_differs}"))?,
+                false => Vec::new(),
+            };
+            let named = extracted(&collection, &renamed)?;
+            wait_for_builds(&collection, &[&gone[..], &text, &moved, &labels, &named].concat())?;
             forget(&collection, &gone)?;
             cut(&collection, &added, "insert")?;
             if is_many(&collection, &text) {
@@ -158,12 +168,27 @@ fn document_change(trigger: &PgTrigger) -> error::Result<()> {
             if !labels.is_empty() {
                 refresh_metadata(&collection, &labels)?;
             }
+            if !renamed.is_empty() {
+                retitle(&collection, &renamed)?;
+            }
             if !moved.is_empty() {
                 leave_partition(&collection, &moved)?;
             }
             cut(&collection, &text, "update")
         }
     }
+}
+
+/// The documents to which a statement gives another name: from one label to another is none.
+fn renamed(collection: &Collection, rows: &Transition, same: &str) -> error::Result<Vec<i64>> {
+    let stop = collection.options.stop_words();
+    let sql =
+        same.replacen("SELECT n.id", "SELECT n.id, o.title, n.title", 1) + " AND o.title IS DISTINCT FROM n.title";
+    let changed: Vec<(i64, bool)> = rows.query(&sql, &[], |row| {
+        let name = |title: Option<String>| title.and_then(|title| phrases::title(&title, stop));
+        Ok((row.need(1)?, name(row.get(2)?) != name(row.get(3)?)))
+    })?;
+    Ok(changed.into_iter().filter(|row| row.1).map(|row| row.0).collect())
 }
 
 fn forget(collection: &Collection, ids: &[i64]) -> error::Result<()> {

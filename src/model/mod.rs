@@ -26,7 +26,7 @@ pub use function::Function;
 pub use ledger::{Answer, Asking, Item, Ledger};
 pub use server::Server;
 
-use graphrag_text::phrases::{self, Extraction};
+use graphrag_text::phrases::Reading;
 use graphrag_text::stop::StopWords;
 use graphrag_text::summary::frequency;
 use pgrx::pg_sys;
@@ -201,7 +201,7 @@ pub fn summarize_built_in(texts: &[&str], max_tokens: usize, stop: &StopWords) -
     frequency(texts, max_tokens, stop, &mut tick)
 }
 
-/// `builtin:cooccurrence`: the entities and relations that a block states.
-pub fn extract_built_in(block: &str, stop: &StopWords) -> Extraction {
-    phrases::cooccurrence(block, stop, &mut tick)
+/// `builtin:cooccurrence`: a block, cut into the sentences that its entities and relations are found in.
+pub fn read_built_in<'a>(block: &'a str, stop: &'a StopWords) -> Reading<'a> {
+    Reading::of(block, stop, &mut tick)
 }

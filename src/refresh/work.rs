@@ -113,7 +113,7 @@ impl Work {
                         search::ensure_index(collection, "node")?;
                     }
                     lsa::tidy(collection)?;
-                    collection.analyze(&["node", "block"])?;
+                    collection.analyze(&["node", "block", "document"])?;
                 }
                 return Ok((0, !more));
             }
@@ -164,7 +164,7 @@ impl Work {
                 search::ensure_index(collection, "node")?;
                 collection.note_step("embed", Some(&collection.options.embedder.text), serde_json::json!({}))
             }
-            Work::Extract(_) => graph::finish_extraction(collection),
+            Work::Extract(blocks) => graph::finish_extraction(collection, blocks),
             Work::Describe(_) => collection.note_step(
                 "describe",
                 Some(&collection.options.summarizer.text),

@@ -1,4 +1,5 @@
-//! Entities and relations without a model: noun phrases by their spelling and repetition, related if one sentence holds both.
+//! Entities and relations without a model: titles of documents, and noun phrases by their spelling and repetition, related if
+//! one sentence holds both.
 
 mod lists;
 mod names;
@@ -6,11 +7,15 @@ mod relate;
 mod repeated;
 mod scan;
 mod table;
+mod titles;
+
+pub use titles::{Form, Title, hash, hashes, title};
 
 use crate::fold;
 use crate::stop::{self, StopWords};
-use scan::{Shape, Token, scan};
-use std::collections::HashMap;
+use names::Names;
+use scan::{Sentence, Shape, Token, scan};
+use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 use table::{Occurrence, Table};
 
@@ -75,20 +80,118 @@ pub struct Relation {
 ///
 /// `tick` is called at least once a sentence and a thousand words.
 pub fn cooccurrence(text: &str, stop: &StopWords, tick: &mut dyn FnMut()) -> Extraction {
-    let sentences = scan(text, stop, tick);
-    let mut table = Table::default();
-    names::find(&sentences, stop, &mut table, tick);
-    repeated::words(&sentences, stop, &mut table, tick);
-    repeated::characters(text, &sentences, &mut table, tick);
+    Reading::of(text, stop, tick).extract(&HashSet::new(), None, tick)
+}
+
+/// A block that was cut into sentences, so that titles can be looked up between the two steps of its extraction.
+pub struct Reading<'a> {
+    text: &'a str,
+    stop: &'a StopWords,
+    sentences: Vec<Sentence<'a>>,
+}
+
+impl<'a> Reading<'a> {
+    pub fn of(text: &'a str, stop: &'a StopWords, tick: &mut dyn FnMut()) -> Reading<'a> {
+        let sentences = scan(text, stop, tick);
+        Reading { text, stop, sentences }
+    }
+
+    /// Calls `visit` with each folded name that the block may use and that may be the title of a document.
+    pub fn candidates(&self, tick: &mut dyn FnMut(), visit: &mut dyn FnMut(String)) {
+        let names = Names::of(&self.sentences);
+        for sentence in &self.sentences {
+            tick();
+            titles::visit(self.text, sentence, &names, self.stop, tick, &mut |_, _, key| {
+                visit(key);
+                false
+            });
+            titles::visit_spaceless(sentence, tick, &mut |piece| visit(fold::name(piece)));
+        }
+    }
+
+    /// What [`cooccurrence`] finds, and beside it the `titles` of documents (folded): they are names wherever the block uses
+    /// one, and `own`, the title of the block's own document, is related to each of the others. `own` is not among the
+    /// mentions unless the text has it.
+    pub fn extract(mut self, titles: &HashSet<String>, own: Option<&Form>, tick: &mut dyn FnMut()) -> Extraction {
+        let mut table = Table::default();
+        self.place_titles(titles, &mut table, tick);
+        let Reading { text, stop, sentences } = self;
+        names::find(&sentences, &Names::of(&sentences), stop, &mut table, tick);
+        found(text, &sentences, stop, table, own, tick)
+    }
+
+    fn place_titles(&mut self, titles: &HashSet<String>, table: &mut Table, tick: &mut dyn FnMut()) {
+        if titles.is_empty() {
+            return;
+        }
+        let names = Names::of(&self.sentences);
+        let mut placed: Vec<Vec<titles::Span>> = Vec::with_capacity(self.sentences.len());
+        for sentence in &self.sentences {
+            tick();
+            let mut spans = Vec::new();
+            titles::visit(
+                self.text,
+                sentence,
+                &names,
+                self.stop,
+                tick,
+                &mut |tokens, bytes, key| {
+                    let known = titles.contains(&key);
+                    if known {
+                        let words: Vec<&Token> = sentence.tokens[tokens.clone()].iter().collect();
+                        let kind = titles::kind(&words, self.stop);
+                        spans.push(titles::Span {
+                            tokens,
+                            bytes,
+                            key,
+                            kind,
+                        });
+                    }
+                    known
+                },
+            );
+            titles::visit_spaceless(sentence, tick, &mut |piece| {
+                if titles.contains(&fold::name(piece)) {
+                    table.enter_title(piece);
+                }
+            });
+            placed.push(spans);
+        }
+        drop(names);
+        for (sentence, spans) in self.sentences.iter_mut().zip(placed) {
+            sentence.titles = spans;
+        }
+    }
+}
+
+fn found(
+    text: &str,
+    sentences: &[Sentence],
+    stop: &StopWords,
+    mut table: Table,
+    own: Option<&Form>,
+    tick: &mut dyn FnMut(),
+) -> Extraction {
+    repeated::words(sentences, stop, &mut table, tick);
+    repeated::characters(text, sentences, &mut table, tick);
     let chars = Chars::of(text);
     let mut found = Extraction::default();
     let mut by_fold: HashMap<String, usize> = HashMap::new();
     let mut by_key: HashMap<String, usize> = HashMap::new();
-    for sentence in &sentences {
+    // The titles of other documents, each where it stands first.
+    let mut others: Vec<(usize, &Sentence)> = Vec::new();
+    for sentence in sentences {
         tick();
         let occurrences = table.occurrences(sentence);
         let mut who = Vec::with_capacity(occurrences.len());
-        for Occurrence { key, kind, bytes, .. } in &occurrences {
+        for Occurrence {
+            key,
+            kind,
+            bytes,
+            titled,
+            ..
+        } in &occurrences
+        {
             let at = *by_key.entry(key.clone()).or_insert_with(|| {
                 let name = spelling(&text[bytes.clone()]);
                 *by_fold.entry(fold::name(&name)).or_insert_with(|| {
@@ -103,6 +206,10 @@ pub fn cooccurrence(text: &str, stop: &StopWords, tick: &mut dyn FnMut()) -> Ext
                     found.mentions.len() - 1
                 })
             });
+            let is_other = *titled && own.is_some_and(|own| own.key != fold::name(&found.mentions[at].name));
+            if is_other && others.iter().all(|(other, _)| *other != at) {
+                others.push((at, sentence));
+            }
             who.push(at);
         }
         let (start_char, end_char) = (chars.before(sentence.bytes.start), chars.before(sentence.bytes.end));
@@ -127,7 +234,39 @@ pub fn cooccurrence(text: &str, stop: &StopWords, tick: &mut dyn FnMut()) -> Ext
             });
         }
     }
+    if let Some(own) = own {
+        relate_own(&mut found, own, &others, &chars);
+    }
     found
+}
+
+/// Relates the document's own title to the `others`, unless a sentence relates them.
+fn relate_own(found: &mut Extraction, own: &Form, others: &[(usize, &Sentence)], chars: &Chars) {
+    let here = found
+        .mentions
+        .iter()
+        .find(|mention| fold::name(&mention.name) == own.key);
+    let subject = here.map_or(&own.name, |mention| &mention.name).clone();
+    let mut related: HashSet<String> = HashSet::new();
+    for relation in &found.relations {
+        let ends = [fold::name(&relation.subject), fold::name(&relation.object)];
+        if ends.contains(&own.key) {
+            related.extend(ends);
+        }
+    }
+    for (at, sentence) in others {
+        let object = found.mentions[*at].name.clone();
+        if related.insert(fold::name(&object)) {
+            found.relations.push(Relation {
+                subject: subject.clone(),
+                predicate: RELATED.to_owned(),
+                object,
+                quote: sentence.bytes.clone(),
+                start_char: chars.before(sentence.bytes.start),
+                end_char: chars.before(sentence.bytes.end),
+            });
+        }
+    }
 }
 
 /// A name without its line breaks.

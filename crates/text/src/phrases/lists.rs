@@ -40,6 +40,20 @@ am pm utc gmt bc ad bce ce
 figure fig table section chapter appendix step equation eq page part volume vol issue item line note listing example version q1 q2
 q3 q4 abbildung abb tabelle kapitel abschnitt seite teil schritt";
 
+/// Words that label a text or a part of one and do not say what it is about: a title of such words alone names nothing.
+const LABELS: &str = "
+home homepage index main welcome introduction intro overview summary abstract preface foreword prologue epilogue conclusion
+conclusions contents content toc about contact contacts imprint readme faq faqs help guide guides manual manuals tutorial tutorials
+howto handbook documentation docs doc reference references glossary bibliography acknowledgements changelog changes history news
+blog post posts article articles chapter appendix annex note notes release releases announcement announcements draft untitled
+document documents page pages title list lists misc miscellaneous general background started quickstart start setup installation
+configuration usage troubleshooting requirements settings options results discussion methods method report reports minutes agenda
+memo letter email message newsletter update updates download downloads links resources terms policy privacy details information
+info data file files test tests sample samples template templates todo user users developer team meeting weekly daily
+monthly annual
+einleitung einführung übersicht inhalt inhaltsverzeichnis vorwort zusammenfassung anhang impressum startseite anleitung hilfe
+sommaire résumé accueil préface annexe índice introducción resumen inicio";
+
 /// What stands between the parts of a name.
 const INSIDE: &str = "of de von van der den del della di da do dos das du des la le les el al bin ibn the zu y e";
 
@@ -84,6 +98,7 @@ macro_rules! set {
 
 set!(is_common, COMMON);
 set!(is_time, TIMES);
+set!(is_label, LABELS);
 set!(is_inside, INSIDE);
 set!(is_organization, ORGANIZATION);
 set!(is_known_verb, VERBS);

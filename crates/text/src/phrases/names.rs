@@ -11,7 +11,7 @@ use std::collections::{HashMap, HashSet};
 const LONGEST: usize = 8;
 
 /// What the block says of the spelling of a word, under its folded text.
-struct Spelling<'a> {
+pub(super) struct Names<'a> {
     /// How often it stands in small letters.
     small: HashMap<&'a str, u32>,
     /// How often with a capital.
@@ -24,9 +24,20 @@ struct Spelling<'a> {
     nouns: bool,
 }
 
+/// Whether a capital means something where a word stands.
+pub(super) enum Place {
+    Start,
+    Inside,
+}
+
 /// Enters the names of `sentences` into `table`.
-pub(super) fn find(sentences: &[Sentence], stop: &StopWords, table: &mut Table, tick: &mut dyn FnMut()) {
-    let spelling = Spelling::of(sentences);
+pub(super) fn find(
+    sentences: &[Sentence],
+    spelling: &Names,
+    stop: &StopWords,
+    table: &mut Table,
+    tick: &mut dyn FnMut(),
+) {
     // Names in the middle of a sentence first: they tell what a capital at its start means.
     for at_start in [false, true] {
         for sentence in sentences {
@@ -34,13 +45,13 @@ pub(super) fn find(sentences: &[Sentence], stop: &StopWords, table: &mut Table, 
             let tokens = &sentence.tokens;
             let mut at = 0;
             while at < tokens.len() {
-                let end = sequence(tokens, at, &spelling, stop);
+                let end = sequence(tokens, at, spelling, stop);
                 if end == at {
                     at += 1;
                     continue;
                 }
                 if is_start(tokens, at) == at_start {
-                    enter(sentence, at, end, &spelling, stop, table);
+                    enter(sentence, at, end, spelling, stop, table);
                 }
                 at = end;
             }
@@ -48,8 +59,8 @@ pub(super) fn find(sentences: &[Sentence], stop: &StopWords, table: &mut Table, 
     }
 }
 
-impl<'a> Spelling<'a> {
-    fn of(sentences: &'a [Sentence]) -> Spelling<'a> {
+impl<'a> Names<'a> {
+    pub fn of(sentences: &'a [Sentence]) -> Names<'a> {
         let [mut small, mut capital, mut code]: [HashMap<&str, u32>; 3] = Default::default();
         let mut inside = HashSet::new();
         let (mut german, mut all) = (0_usize, 0_usize);
@@ -73,7 +84,7 @@ impl<'a> Spelling<'a> {
                 }
             }
         }
-        Spelling {
+        Names {
             small,
             capital,
             inside,
@@ -89,6 +100,23 @@ impl<'a> Spelling<'a> {
     fn capital(&self, token: &Token) -> u32 {
         self.capital.get(token.fold.as_str()).copied().unwrap_or(0)
     }
+
+    /// Whether the block has the word with a capital that its place does not explain.
+    pub fn stands_inside(&self, token: &Token) -> bool {
+        self.inside.contains(token.fold.as_str())
+    }
+
+    pub fn place(&self, tokens: &[Token], at: usize) -> Place {
+        match is_start(tokens, at) {
+            true => Place::Start,
+            false => Place::Inside,
+        }
+    }
+
+    /// The end of the name that starts at token `at`; `at` if none does.
+    pub fn sequence(&self, tokens: &[Token], at: usize, stop: &StopWords) -> usize {
+        sequence(tokens, at, self, stop)
+    }
 }
 
 /// Whether a capital of token `at` may be due to its place alone.
@@ -101,27 +129,36 @@ fn is_part(token: &Token, stop: &StopWords) -> bool {
     matches!(token.shape, Shape::Capital | Shape::Acronym | Shape::Mixed) && !is_stop(token, stop)
 }
 
-fn is_initial(token: &Token) -> bool {
-    token.shape == Shape::Capital && token.text.chars().count() == 1 && !matches!(token.text, "A" | "I" | "O")
+/// Whether token `at` is a letter that stands for a name. `A`, `I` and `O` are words, too, unless a full stop stands behind.
+fn is_initial(tokens: &[Token], at: usize) -> bool {
+    let token = &tokens[at];
+    let abbreviated = || {
+        let next = tokens.get(at + 1);
+        next.is_some_and(|next| next.gap == Gap::Space && next.start > token.end() + 1)
+    };
+    token.shape == Shape::Capital
+        && token.text.chars().count() == 1
+        && (!matches!(token.text, "A" | "I" | "O") || abbreviated())
 }
 
 /// The end of the name that starts at token `at`; `at` if none does.
-fn sequence(tokens: &[Token], at: usize, spelling: &Spelling, stop: &StopWords) -> usize {
+fn sequence(tokens: &[Token], at: usize, spelling: &Names, stop: &StopWords) -> usize {
     let joined = |at: usize| tokens.get(at).filter(|next| next.gap == Gap::Space);
     let first = &tokens[at];
     if first.shape == Shape::Identifier || (first.shape == Shape::Mixed && first.text.starts_with(char::is_lowercase)) {
         return at + 1;
     }
     // An initial in front has a full stop: otherwise it is a word of one letter.
-    let opens = is_initial(first)
-        && joined(at + 1).is_some_and(|next| next.start > first.end() + 1 && (is_part(next, stop) || is_initial(next)));
+    let opens = is_initial(tokens, at)
+        && joined(at + 1)
+            .is_some_and(|next| next.start > first.end() + 1 && (is_part(next, stop) || is_initial(tokens, at + 1)));
     if !is_part(first, stop) && !opens {
         return at;
     }
     let mut end = at + 1;
     while end - at < LONGEST {
         let Some(next) = joined(end) else { break };
-        if is_part(next, stop) || is_initial(next) {
+        if is_part(next, stop) || is_initial(tokens, end) {
             end += 1;
         } else if next.shape == Shape::Number {
             // `Apollo 11`, but not `in Berlin 300 people`.
@@ -146,7 +183,7 @@ fn sequence(tokens: &[Token], at: usize, spelling: &Spelling, stop: &StopWords) 
 }
 
 /// Enters the name of tokens `at..end` if the block bears it out.
-fn enter(sentence: &Sentence, mut at: usize, end: usize, spelling: &Spelling, stop: &StopWords, table: &mut Table) {
+fn enter(sentence: &Sentence, mut at: usize, end: usize, spelling: &Names, stop: &StopWords, table: &mut Table) {
     let tokens = &sentence.tokens;
     let mut starts = is_start(tokens, at);
     let mut kind = NAME;
@@ -181,7 +218,7 @@ fn enter(sentence: &Sentence, mut at: usize, end: usize, spelling: &Spelling, st
             }
             return;
         }
-        if starts && is_capital_due(name, spelling, table) {
+        if starts && !is_initial(tokens, at) && is_capital_due(name, spelling, table) {
             // What is left stands in the middle of the sentence.
             at += 1;
             starts = false;
@@ -197,7 +234,7 @@ fn enter(sentence: &Sentence, mut at: usize, end: usize, spelling: &Spelling, st
 }
 
 /// Whether the first word of `name`, at the start of a sentence, has its capital from there and does not belong to the name.
-fn is_capital_due(name: &[Token], spelling: &Spelling, table: &Table) -> bool {
+fn is_capital_due(name: &[Token], spelling: &Names, table: &Table) -> bool {
     let first = &name[0];
     first.shape == Shape::Capital
         && !table.holds(&key(name))
@@ -210,9 +247,9 @@ fn is_capital_due(name: &[Token], spelling: &Spelling, table: &Table) -> bool {
 }
 
 /// Whether token `at`, which has a capital and no neighbour that has one, is a name.
-fn is_name_alone(tokens: &[Token], at: usize, starts: bool, kind: &str, spelling: &Spelling) -> bool {
+fn is_name_alone(tokens: &[Token], at: usize, starts: bool, kind: &str, spelling: &Names) -> bool {
     let token = &tokens[at];
-    if is_common(&token.fold) || is_time(&token.fold) || is_initial(token) {
+    if is_common(&token.fold) || is_time(&token.fold) || is_initial(tokens, at) {
         return false;
     }
     if kind == PERSON {

@@ -2,6 +2,7 @@
 
 use super::is_stop;
 use super::lists::is_inside;
+use super::titles::Span;
 use crate::fold;
 use crate::lines::{Kind, units};
 use crate::sentences::sentences;
@@ -64,6 +65,8 @@ pub(super) struct Sentence<'a> {
     pub tokens: Vec<Token<'a>>,
     /// Whether capitals mean nothing here: a heading, or a line in title case or in capitals.
     pub titled: bool,
+    /// The titles of documents in it, in order.
+    pub titles: Vec<Span>,
 }
 
 /// The sentences of `text`, code left out.
@@ -82,7 +85,12 @@ pub(super) fn scan<'a>(text: &'a str, stop: &StopWords, tick: &mut dyn FnMut()) 
                 continue;
             }
             let titled = kind == Kind::Heading || is_titled(&text[bytes.clone()], &tokens, stop);
-            found.push(Sentence { bytes, tokens, titled });
+            found.push(Sentence {
+                bytes,
+                tokens,
+                titled,
+                titles: Vec::new(),
+            });
         }
     }
     found

@@ -15,6 +15,8 @@ pub(super) struct Table {
     /// The most words of a key, and the most graphemes of one without spaces.
     words: usize,
     graphemes: usize,
+    /// Titles of scripts without spaces, as they are written.
+    titles: HashSet<String>,
 }
 
 /// Where an entity stands.
@@ -25,6 +27,8 @@ pub(super) struct Occurrence {
     pub bytes: Range<usize>,
     /// The tokens of the sentence that it touches.
     pub tokens: Range<usize>,
+    /// Whether it is the title of a document.
+    pub titled: bool,
 }
 
 impl Table {
@@ -42,6 +46,12 @@ impl Table {
         self.kinds.entry(name.to_owned()).or_insert(kind);
     }
 
+    /// Adds the title of a document in a script without spaces.
+    pub fn enter_title(&mut self, name: &str) {
+        self.enter_spaceless(name, super::NAME);
+        self.titles.insert(name.to_owned());
+    }
+
     pub fn holds(&self, key: &str) -> bool {
         self.kinds.contains_key(key)
     }
@@ -51,13 +61,29 @@ impl Table {
         let tokens = &sentence.tokens;
         let mut found = Vec::new();
         let mut at = 0;
+        let mut titles = sentence.titles.iter().peekable();
         while at < tokens.len() {
+            let title = titles.next_if(|title| title.tokens.start == at);
+            if let Some(title) = title {
+                let joined = key(&tokens[title.tokens.clone()]);
+                found.push(Occurrence {
+                    key: title.key.clone(),
+                    kind: self.kinds.get(&joined).copied().unwrap_or(title.kind),
+                    bytes: title.bytes.clone(),
+                    tokens: title.tokens.clone(),
+                    titled: true,
+                });
+                at = title.tokens.end;
+                continue;
+            }
             if tokens[at].shape == Shape::Spaceless {
                 self.inside(&tokens[at], at, &mut found);
                 at += 1;
                 continue;
             }
-            let end = self.longest(tokens, at);
+            // What is left of a name in front of a title is none.
+            let before = titles.peek().map_or(tokens.len(), |title| title.tokens.start);
+            let end = self.longest(&tokens[..before], at);
             if end > at {
                 let key = key(&tokens[at..end]);
                 let kind = self.kinds[&key];
@@ -67,6 +93,7 @@ impl Table {
                     kind,
                     bytes,
                     tokens: at..end,
+                    titled: false,
                 });
             }
             at = end.max(at + 1);
@@ -123,6 +150,7 @@ impl Table {
                 kind,
                 bytes,
                 tokens: at..at + 1,
+                titled: self.titles.contains(&token.text[bounds[from]..bounds[to]]),
             });
             from = to;
         }

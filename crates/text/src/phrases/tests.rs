@@ -1,6 +1,9 @@
-use super::{CODE, CONCEPT, Extraction, NAME, ORGANIZATION, PERSON, RELATED, cooccurrence};
+use super::{
+    CODE, CONCEPT, Extraction, Form, NAME, ORGANIZATION, PERSON, RELATED, Reading, cooccurrence, hash, hashes, title,
+};
 use crate::{fold, stop};
 use proptest::prelude::*;
+use std::collections::HashSet;
 
 fn extract(text: &str, language: &str) -> Extraction {
     cooccurrence(text, stop::words(language), &mut || ())
@@ -265,6 +268,9 @@ fn a_megabyte_in_one_line() {
         found.mentions.iter().map(|m| m.name.as_str()).collect::<Vec<_>>(),
         ["Bank of Northland", "O'Neill Labs", "risk model"]
     );
+    let all = names.repeat(16_000);
+    let found = titled(&all, &["O'Neill Labs", "Risk Model"], Some("Payments Hub"));
+    assert_eq!(found.mentions.len(), 3);
     for piece in [
         "知",
         "知识图谱",
@@ -282,13 +288,15 @@ fn a_megabyte_in_one_line() {
         let mut ticks = 0;
         let found = cooccurrence(&text, stop::words("english"), &mut || ticks += 1);
         assert!(found.mentions.len() < 10, "{piece}");
+        let reading = Reading::of(&text, stop::words("english"), &mut || ticks += 1);
+        reading.candidates(&mut || ticks += 1, &mut |_| ());
     }
 }
 
 proptest! {
     #[test]
     fn laws(text in "((Ada|Bank|of|the|risk|model|uses|`a_b`|知识|图谱|的|บ้าน|بنك|\\. |, |\n|- |# |\\*\\*|\\[x\\]\\(y\\)|é|🦀|.)( ?)){0,60}") {
-        let found = extract(&text, "english");
+        for found in [extract(&text, "english"), titled(&text, &["Risk Model", "Ada Bank", "知识"], None)] {
         let mut folds: Vec<String> = found.mentions.iter().map(|m| fold::name(&m.name)).collect();
         for mention in &found.mentions {
             prop_assert_eq!(text[mention.bytes.clone()].split_whitespace().collect::<Vec<_>>().join(" "), mention.name.clone());
@@ -310,5 +318,167 @@ proptest! {
                 prop_assert!(found.mentions.iter().any(|mention| mention.name == *name));
             }
         }
+        }
     }
+}
+
+fn titled(text: &str, titles: &[&str], own: Option<&str>) -> Extraction {
+    let stop = stop::words("english");
+    let keys: HashSet<String> = titles.iter().map(|title| form(title).key).collect();
+    let own = own.map(form);
+    Reading::of(text, stop, &mut || ()).extract(&keys, own.as_ref(), &mut || ())
+}
+
+/// The form under which a title that has no rival is known.
+fn form(text: &str) -> Form {
+    let title = title(text, stop::words("english")).unwrap_or_else(|| panic!("{text} names nothing"));
+    title.short.unwrap_or(title.full)
+}
+
+fn found(text: &str, title: &str) -> bool {
+    let key = form(title).key;
+    let found = titled(text, &[title], None);
+    found.mentions.iter().any(|mention| fold::name(&mention.name) == key)
+}
+
+#[test]
+fn titles_that_name_a_thing() {
+    for (text, full, short) in [
+        ("Lilu (mythology)", "Lilu (mythology)", Some("Lilu")),
+        ("The Prestige (film)", "Prestige (film)", Some("Prestige")),
+        (
+            "Au Gres Township, Michigan",
+            "Au Gres Township, Michigan",
+            Some("Au Gres Township"),
+        ),
+        ("Paris, Texas", "Paris, Texas", None),
+        ("The Good, the Bad and the Ugly", "Good, the Bad and the Ugly", None),
+        ("Crosby, Stills, Nash", "Crosby, Stills, Nash", None),
+        ("Washington, D.C.", "Washington, D.C.", None),
+        ("\"Heroes\"", "Heroes", None),
+        ("fraud model", "fraud model", None),
+        ("libssl3", "libssl3", None),
+        ("payment_events", "payment_events", None),
+        ("北方银行", "北方银行", None),
+    ] {
+        let title = title(text, stop::words("english")).unwrap_or_else(|| panic!("{text} names nothing"));
+        assert_eq!(
+            (
+                title.full.name.as_str(),
+                title.short.as_ref().map(|form| form.name.as_str())
+            ),
+            (full, short)
+        );
+        assert_eq!(title.full.key, fold::name(&title.full.name));
+        let hashes = hashes(text);
+        assert_eq!(
+            hashes,
+            (Some(hash(&title.full.key)), title.short.map(|form| hash(&form.key)))
+        );
+    }
+}
+
+#[test]
+fn titles_that_name_nothing() {
+    for text in [
+        "",
+        " ",
+        "…",
+        "Home",
+        "Introduction",
+        "Release notes",
+        "Getting Started",
+        "Table of Contents",
+        "Chapter 3",
+        "2019",
+        "March 2021",
+        "curl",
+        "A",
+        "The",
+        "How we moved all of our payments to another bank within a week and what broke",
+    ] {
+        assert_eq!(title(text, stop::words("english")), None, "{text}");
+    }
+}
+
+#[test]
+fn a_title_is_found_wherever_it_is_used_as_a_name() {
+    for (text, title) in [
+        ("It was directed by Christopher Nolan.", "Christopher Nolan"),
+        ("The film of director Christopher Nolan's brother.", "Christopher Nolan"),
+        ("Director Christopher Nolan made it.", "Christopher Nolan"),
+        ("We score it by the fraud model.", "Fraud Model"),
+        ("We score it by the fraud_model.", "Fraud model"),
+        ("The demon is like the spirit Lilu.", "Lilu (mythology)"),
+        ("She lives in Washington, D.C., in a house.", "Washington, D.C."),
+        ("It came out as Star Wars: A New Hope in 1977.", "Star Wars: A New Hope"),
+        ("A band from Au Gres Township.", "Au Gres Township, Michigan"),
+        ("It needs libssl3 to run.", "libssl3"),
+        ("Call `payment_events` first.", "payment_events"),
+        ("See PostgreSQL.", "PostgreSQL"),
+        ("公司由北方银行开发。", "北方银行"),
+    ] {
+        assert!(found(text, title), "{title} in {text}");
+    }
+}
+
+#[test]
+fn a_title_is_not_found_in_what_names_something_else() {
+    for (text, title) in [
+        ("The smell was in the air.", "In the Air"),
+        ("Heroes came home.", "Heroes"),
+        ("He was one of the heroes of the day.", "Heroes"),
+        ("She studied at the University of Georgia.", "Georgia"),
+        ("She lives in New York City.", "New York"),
+        ("They landed with Apollo 11 on it.", "Apollo"),
+        ("# Mercury Rising Fast", "Mercury"),
+    ] {
+        assert!(!found(text, title), "{title} in {text}");
+    }
+}
+
+#[test]
+fn a_document_is_related_to_the_titles_that_it_uses() {
+    let text = "It is a game of Studio 33. Critics liked it. It has Eddie Irvine on the cover, and Eddie Irvine won.";
+    let found = titled(
+        text,
+        &["Eddie Irvine", "Formula One Arcade"],
+        Some("Formula One Arcade"),
+    );
+    let own: Vec<(&str, &str, &str)> = found
+        .relations
+        .iter()
+        .filter(|r| r.subject == "Formula One Arcade")
+        .map(|r| (r.predicate.as_str(), r.object.as_str(), &text[r.quote.clone()]))
+        .collect();
+    let quote = "It has Eddie Irvine on the cover, and Eddie Irvine won.";
+    assert_eq!(own, [(RELATED, "Eddie Irvine", quote)]);
+    // What a sentence says is not said twice.
+    let text = "Formula One Arcade shows Eddie Irvine.";
+    let found = titled(
+        text,
+        &["Eddie Irvine", "Formula One Arcade"],
+        Some("Formula One Arcade"),
+    );
+    let said: Vec<&str> = found.relations.iter().map(|r| r.predicate.as_str()).collect();
+    assert_eq!(said, ["shows"]);
+}
+
+#[test]
+fn an_initial_stays_with_its_name() {
+    for text in [
+        "A. Brandt wrote it. We thank A. Brandt for a letter.",
+        "It was O. Henry. O. Henry wrote it.",
+        "I. M. Pei built it, and I. M. Pei was proud.",
+        "J. K. Rowling wrote a book.",
+    ] {
+        let names = names(text, "english");
+        assert!(names[0].contains(". "), "{names:?}");
+        assert_eq!(names.len(), 1, "{names:?}");
+    }
+    assert_eq!(names("A Brandt came. I saw Brandt.", "english"), ["Brandt"]);
+    assert_eq!(
+        names("They asked Ada I. Brandt about it.", "english"),
+        ["Ada I. Brandt"]
+    );
 }
