@@ -87,7 +87,7 @@ SELECT * FROM raptor_search('kb', 'crane', max_tokens => 0);
 \echo :LAST_ERROR_SQLSTATE
 
 -- The graph.
-SELECT * FROM graph_communities('kb', algorithm => 'leiden');
+SELECT * FROM graph_communities('kb', algorithm => 'louvain');
 \echo :LAST_ERROR_SQLSTATE
 SELECT graph_add('kb', 'Port Ellen', '', 'crane');
 \echo :LAST_ERROR_SQLSTATE

@@ -2,13 +2,14 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use graphrag_text::{answer, tokens};
+use graphrag_text::{answer, place};
 use pgrx::prelude::*;
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
 use super::communities::refresh_sources;
-use super::prune::kept;
+use super::context::{Around, context};
+use super::statements::{Statement, statements};
 use crate::collection::Collection;
 use crate::error::{Result, in_range, sql};
 use crate::model::embed::{self, Text};
@@ -17,8 +18,6 @@ use crate::pg::tick;
 use crate::pg::vector::Vectors;
 use crate::{ingest, search};
 
-/// Relations of a community that a report reads: the heaviest ones.
-const MAX_RELATIONS: i64 = 1000;
 /// Communities whose relations are read at once.
 const BATCH: usize = 200;
 /// Findings of a report.
@@ -192,6 +191,10 @@ fn compose(collection: &Collection, ledger: &mut Ledger, part: &[Stale]) -> Resu
     let model = &options.summarizer;
     let ids: Vec<i64> = part.iter().map(|community| community.id).collect();
     let mut said = statements(collection, &ids)?;
+    let around = match model.is_built_in() {
+        true => Around::default(),
+        false => Around::read(collection, &ids)?,
+    };
     let mut documents: HashMap<i64, Vec<i64>> = HashMap::new();
     if options.models().any(|model| !model.is_built_in()) {
         let sql =
@@ -206,21 +209,25 @@ fn compose(collection: &Collection, ledger: &mut Ledger, part: &[Stale]) -> Resu
         let statements = said.remove(&community.id).unwrap_or_default();
         let documents = documents.remove(&community.id).unwrap_or_default();
         if !model.is_built_in() {
-            let lines = context(&statements, options.report_tokens as usize);
+            let lines = context(community.id, &statements, &around, options.report_tokens as usize);
             let lines: Vec<&str> = lines.iter().map(String::as_str).collect();
             items.push(Item::new(prompts::report(model, options, &lines), documents.clone()));
         }
-        digests.push((community.id, documents, digest(collection, community.size, &statements)));
+        let digest = digest(collection, community.size, &statements);
+        digests.push((community.id, documents, digest, statements));
         tick();
     }
     if model.is_built_in() {
-        return Ok(digests);
+        return Ok(digests
+            .into_iter()
+            .map(|(id, documents, digest, _)| (id, documents, digest))
+            .collect());
     }
     let answers = ledger.want(model, &items)?;
     let mut reports = Vec::with_capacity(part.len());
-    for ((id, documents, digest), answer) in digests.into_iter().zip(answers) {
+    for ((id, documents, digest, statements), answer) in digests.into_iter().zip(answers) {
         match answer {
-            Some(Answer::Text(reply)) => reports.push((id, documents, read(&reply, digest))),
+            Some(Answer::Text(reply)) => reports.push((id, documents, read(&reply, digest, &statements))),
             Some(_) => reports.push((id, documents, Report { stale: true, ..digest })),
             None => {}
         }
@@ -228,26 +235,8 @@ fn compose(collection: &Collection, ledger: &mut Ledger, part: &[Stale]) -> Resu
     Ok(reports)
 }
 
-/// What a model reads of a community: its statements with their quotes, the weightiest first, within the budget.
-fn context(statements: &[Statement], max_tokens: usize) -> Vec<String> {
-    let mut tokens = 0;
-    let mut lines = Vec::new();
-    for statement in statements {
-        let line = match &statement.quote {
-            Some(quote) => format!("{} \"{quote}\"", statement.line()),
-            None => statement.line(),
-        };
-        tokens += tokens::count(&line);
-        if tokens > max_tokens && !lines.is_empty() {
-            break;
-        }
-        lines.push(line);
-    }
-    lines
-}
-
 /// A model's report; what its reply does not hold is as in the digest. A reply that is plain text is the summary.
-fn read(reply: &str, digest: Report) -> Report {
+fn read(reply: &str, digest: Report, statements: &[Statement]) -> Report {
     let of_json = answer::json(reply).is_ok_and(|(value, _)| value.is_object());
     let found = match of_json.then(|| answer::report(reply)) {
         Some(Ok(found)) => found,
@@ -273,7 +262,14 @@ fn read(reply: &str, digest: Report) -> Report {
         if let Some(explanation) = &finding.explanation {
             text += &format!(" {explanation}");
         }
-        findings.push(json!({"summary": finding.summary, "explanation": finding.explanation}));
+        let said = format!(
+            "{} {}",
+            finding.summary,
+            finding.explanation.as_deref().unwrap_or_default()
+        );
+        findings.push(json!({
+            "summary": finding.summary, "explanation": finding.explanation, "relations": named(&said, statements),
+        }));
     }
     Report {
         title,
@@ -285,27 +281,15 @@ fn read(reply: &str, digest: Report) -> Report {
     }
 }
 
-/// One relation inside a community, as its partition's documents assert it.
-struct Statement {
-    relation: i64,
-    ends: [i64; 2],
-    names: [String; 2],
-    predicate: String,
-    description: Option<String>,
-    quote: Option<String>,
-    /// Blocks that assert it, or the weight that it was given by hand.
-    weight: f64,
-}
-
-impl Statement {
-    fn line(&self) -> String {
-        let predicate = self.predicate.replace('_', " ");
-        let line = format!("{} {predicate} {}", self.names[0], self.names[1]);
-        match &self.description {
-            Some(description) => format!("{line}: {description}"),
-            None => line + ".",
-        }
-    }
+/// The relations both of whose ends a text names.
+fn named(text: &str, statements: &[Statement]) -> Vec<i64> {
+    let mut known: HashMap<&str, bool> = HashMap::new();
+    let mut names = |name| *known.entry(name).or_insert_with(|| place::name(text, name).is_some());
+    statements
+        .iter()
+        .filter(|statement| statement.names.iter().all(|name| names(name)))
+        .map(|statement| statement.relation)
+        .collect()
 }
 
 /// A report without a model: the members with the most relations as title, the most telling sentences as summary, the
@@ -371,62 +355,6 @@ fn write(collection: &Collection, reports: Vec<(i64, Report, Option<Vec<f32>>)>)
     ];
     collection.execute(sql, &args)?;
     Ok(())
-}
-
-/// For each community the relations with both ends inside, the heaviest first. Of what documents assert, only the words
-/// of documents in the community's own partition are read.
-fn statements(collection: &Collection, communities: &[i64]) -> Result<HashMap<i64, Vec<Statement>>> {
-    let first = "ORDER BY d.body_hash, d.source_key COLLATE \"C\", e.start_char, e.id";
-    // A partition is judged by no other's counts.
-    let kept = match collection.options.partition_by.is_empty() {
-        true => kept(collection, "i")?,
-        false => "true".to_owned(),
-    };
-    let sql = format!(
-        "WITH leaving AS MATERIALIZED ( \
-           SELECT c.id AS community, c.partition, r.* FROM {{s}}.community c \
-           JOIN {{s}}.community_entity a ON a.community_id = c.id JOIN {{s}}.relation r ON r.source_id = a.entity_id \
-           WHERE c.id = ANY ($1)), \
-         inside AS MATERIALIZED ( \
-           SELECT l.* FROM leaving l \
-           JOIN {{s}}.community_entity b ON b.community_id = l.community AND b.entity_id = l.target_id), \
-         said AS ( \
-           SELECT i.community, i.id, count(DISTINCT (e.block_id, e.document_id))::float8 AS blocks, \
-             (array_agg(e.subject_name {first}))[1] AS subject, (array_agg(e.predicate {first}))[1] AS predicate, \
-             (array_agg(e.object_name {first}))[1] AS object, \
-             (array_agg(e.quote {first}) FILTER (WHERE e.quote IS NOT NULL))[1] AS quote, \
-             string_agg(DISTINCT e.description COLLATE \"C\", ' ' ORDER BY e.description COLLATE \"C\") AS description \
-           FROM inside i JOIN {{s}}.evidence e ON e.relation_id = i.id \
-           JOIN {{s}}.document d ON d.id = e.document_id AND d.partition = i.partition GROUP BY 1, 2), \
-         ranked AS ( \
-           SELECT i.community, i.id, i.source_id, i.target_id, coalesce(q.subject, s.name) AS subject, \
-             coalesce(q.predicate, i.predicate) AS predicate, coalesce(q.object, t.name) AS object, \
-             CASE WHEN q.blocks > 0 THEN q.description ELSE i.description END AS description, q.quote, \
-             coalesce(q.blocks, i.given_weight) AS weight, \
-             row_number() OVER (PARTITION BY i.community ORDER BY coalesce(q.blocks, i.given_weight) DESC, \
-               s.key COLLATE \"C\", i.predicate_key COLLATE \"C\", t.key COLLATE \"C\") AS n \
-           FROM inside i JOIN {{s}}.entity s ON s.id = i.source_id JOIN {{s}}.entity t ON t.id = i.target_id \
-           LEFT JOIN said q ON q.community = i.community AND q.id = i.id \
-           WHERE (q.blocks > 0 OR (i.given_weight IS NOT NULL AND i.partition = $3)) AND {kept}) \
-         SELECT community, id, source_id, target_id, subject, predicate, object, description, quote, weight \
-         FROM ranked WHERE n <= $2 ORDER BY community, n"
-    );
-    let unkeyed = collection.options.unkeyed_partition();
-    let mut said: HashMap<i64, Vec<Statement>> = HashMap::new();
-    let args = [communities.to_vec().into(), MAX_RELATIONS.into(), unkeyed.into()];
-    collection.stream(&sql, &args, |row| {
-        said.entry(row.need(1)?).or_default().push(Statement {
-            relation: row.need(2)?,
-            ends: [row.need(3)?, row.need(4)?],
-            names: [row.need(5)?, row.need(7)?],
-            predicate: row.need(6)?,
-            description: row.get(8)?,
-            quote: row.get(9)?,
-            weight: row.need(10)?,
-        });
-        Ok(())
-    })?;
-    Ok(said)
 }
 
 /// The names of the members with the most relations, of a community of `size`.
