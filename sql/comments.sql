@@ -133,7 +133,7 @@ COMMENT ON FUNCTION @extschema@._refresh_start(text, bigint, text[]) IS 'The fir
 COMMENT ON FUNCTION @extschema@._refresh_round(text) IS 'One short piece of what rag_refresh does; whether there is more.';
 
 COMMENT ON FUNCTION @extschema@.rag_usage(text) IS
-'What models were asked and what it cost, by step (embed, reembed, tree, extract, describe, resolve, reports, ask), documents that are gone by now included.
+'What models were asked and what it cost, by step (embed, reembed, tree, extract, describe, resolve, reports, map, ask), documents that are gone by now included.
 Columns: step, calls (items asked), prompt_tokens and completion_tokens (as the model counts them, else estimated; NULL of functions), cost (by the prices of the server; NULL without any), failed, repaired (replies that had to be mended to be read).';
 
 COMMENT ON FUNCTION @extschema@.rag_estimate(text) IS
@@ -144,7 +144,8 @@ COMMENT ON FUNCTION @extschema@.rag_health(text) IS
 'Whether extensions, models, indexes and triggers of a collection work. An embedder gets one word; another server is asked for the list of its models, which costs nothing.
 Columns: part, state (ok, degraded, failed), detail. Errors: 42501 unless you are a member of the owning role.';
 
-COMMENT ON FUNCTION @extschema@.rag_ask(text, text, jsonb, bigint[]) IS
-'Asks the answerer of the collection a question, with the eight nearest passages (leaves and summaries; with a reranker the best eight of fifty). The same question over the same passages is paid once.
-filter and documents: as in raptor_search. Answers an object: answer (NULL if nothing was found), grounded (whether it cites a passage), citations (n, node_id, title, source_key), calls, timings_ms.
-Errors: 55000 without an answerer, 38000 if it fails, 42501 unless you are a member of the owning role.';
+COMMENT ON FUNCTION @extschema@.rag_ask(text, text, text, int, int, jsonb, bigint[]) IS
+'Asks the answerer of the collection a question. mode plain: with the eight nearest passages (leaves and summaries; with a reranker the best eight of fifty). mode global, for questions about the whole: the reports on communities are read in batches, each of which gives points with scores, and the best points give the answer. What is asked again in the same words is paid once.
+level (0): of global, whose communities'' reports are read; of one that is out of scope those below it. k: of global, only the k reports nearest to the question.
+filter and documents: as in raptor_search. Answers an object: answer (NULL if nothing was found), grounded (whether it cites a passage), citations (n, node_id, title, source_key; of global n, community_id, level, title, documents, document_ids), calls, timings_ms; of global also points, points_left_out (of the budget report_tokens) and coverage.
+Errors: 55000 without an answerer, or for global without reports, 38000 if it fails, 42501 unless you are a member of the owning role.';

@@ -17,6 +17,9 @@ LANGUAGE c VOLATILE COST 100000 ROWS 10 AS 'MODULE_PATHNAME', 'rag_health_wrappe
 CREATE FUNCTION @extschema@.rag_ask(
     collection text,
     question text,
+    mode text DEFAULT 'plain',
+    level int DEFAULT NULL,
+    k int DEFAULT NULL,
     filter jsonb DEFAULT '{}',
     documents bigint[] DEFAULT NULL)
 RETURNS jsonb LANGUAGE c VOLATILE COST 100000 AS 'MODULE_PATHNAME', 'rag_ask_wrapper';

@@ -7,6 +7,7 @@
 
 use pgrx::prelude::*;
 
+mod ask;
 mod collection;
 mod error;
 mod graph;

@@ -44,6 +44,13 @@ fn graph_global(
     )?))
 }
 
+/// The condition on a community `n` that it stands at a level: one that does not divide stands for itself on deeper ones.
+pub fn stands(level: i32) -> String {
+    format!(
+        "(n.level = {level} OR n.level < {level} AND NOT EXISTS (SELECT FROM {{s}}.community c WHERE c.parent_id = n.id))"
+    )
+}
+
 fn global(
     name: Option<&str>,
     query: Option<&str>,
@@ -59,12 +66,6 @@ fn global(
     let collection = Collection::read(name)?;
     let Some(vector) = query_vector(&collection, Some(query), None)? else {
         return Ok(Vec::new());
-    };
-    // A community that does not divide stands for itself on deeper levels.
-    let stands = |level: i32| {
-        format!(
-            "(n.level = {level} OR n.level < {level} AND NOT EXISTS (SELECT FROM {{s}}.community c WHERE c.parent_id = n.id))"
-        )
     };
     let condition = level.map_or("true".to_owned(), stands);
     let (ids, scores): (Vec<i64>, Vec<f64>) = rank(&collection, "community", &vector, k.into(), &scope, &condition)?

@@ -31,6 +31,7 @@ pub use add::check_length;
 pub use communities::{find_again, needs_communities};
 pub use describe::Descriptions;
 pub use extract::{Blocks, finish as finish_extraction};
+pub use global::stands;
 pub use merge::{lock_rows, reattach, recount, settle_communities, touched_by, touched_by_all};
 pub use report::Reports;
 pub use rounds::rounds;

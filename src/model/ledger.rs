@@ -261,7 +261,7 @@ impl<'a> Ledger<'a> {
     fn ask(&mut self, model: &Model, missing: usize) -> Result<()> {
         if let Form::Server(_) = model.form
             && missing > 0
-            && self.step != "ask"
+            && !matches!(self.step, "ask" | "map" | "resolve")
             && !self.told
         {
             let literal = crate::collection::literal(&self.collection.name);
@@ -322,7 +322,7 @@ pub fn forget_answers(collection: &Collection, ids: &[i64]) -> Result<()> {
 /// Forgets the answers of rag_ask that have read one of these documents.
 pub fn forget_questions(collection: &Collection, ids: &[i64]) -> Result<()> {
     let keys = "SELECT DISTINCT s.key FROM {s}.model_call_source s JOIN {s}.model_call m ON m.key = s.key \
-                WHERE s.document_id = ANY ($1) AND m.step = 'ask'";
+                WHERE s.document_id = ANY ($1) AND m.step IN ('ask', 'map')";
     forget(collection, keys, &[ids.to_vec().into()])
 }
 

@@ -3,7 +3,6 @@
 //! A model is built in, a SQL function of the user, an HTTP service declared with CREATE SERVER, or a queue that any program
 //! answers. What is not built in is asked through the ledger, the table `model_call`: see [`ledger`].
 
-mod ask;
 pub mod embed;
 pub mod embedder;
 mod estimate;

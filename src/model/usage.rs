@@ -36,7 +36,7 @@ fn usage(name: Option<&str>) -> Result<Vec<UsageRow>> {
                       (sum(completion_tokens) FILTER (WHERE completion_tokens BETWEEN 0 AND 1e15))::bigint, trim_scale(sum(cost)), \
                       count(*) FILTER (WHERE status = 'failed'), count(*) FILTER (WHERE repairs <> '{}') \
                FROM {s}.model_call WHERE attempts > 0 GROUP BY 1 \
-               ORDER BY array_position(ARRAY['embed', 'reembed', 'tree', 'extract', 'reports', 'ask'], step), step";
+               ORDER BY array_position(ARRAY['embed', 'reembed', 'tree', 'extract', 'describe', 'resolve', 'reports', 'map', 'ask'], step), step";
     collection.query(sql, &[], |row| {
         Ok((
             row.need(1)?,

@@ -10,7 +10,8 @@ fn collection(database: &Database) -> Client {
     let mut client = database.client();
     run(
         &mut client,
-        "CREATE FUNCTION answer(text) RETURNS text IMMUTABLE LANGUAGE sql AS $$SELECT 'It is so [1].'$$; \
+        "CREATE FUNCTION answer(text) RETURNS text IMMUTABLE LANGUAGE sql AS $$SELECT CASE \
+           WHEN $1 LIKE '%<report %' THEN '{\"points\": []}' ELSE 'It is so [1].' END$$; \
          SELECT rag_create('kb', 8, answerer => 'function:public.answer'); \
          INSERT INTO kb.document (body) VALUES ('Anna Ahl met Bert Beck.'), ('Bert Beck met Carl Cole.'); \
          SELECT raptor_build('kb'); SELECT graph_extract('kb'); SELECT graph_communities('kb'); \
@@ -52,6 +53,7 @@ fn right(function: &str, argument: &str, kind: &str) -> &'static str {
         (_, "format", _) => "'markdown'",
         (_, "block_tokens" | "leaf_tokens", _) => "100",
         ("rag_chunk", "overlap", _) | (_, "level", _) => "0",
+        ("rag_ask", "mode", _) => "'global'",
         (_, "mode", _) => "'collapsed'",
         (_, "documents", _) => "'{1}'",
         (_, "method", _) => "'greedy'",
@@ -89,7 +91,8 @@ fn may_be_null(function: &str, argument: &str) -> bool {
             | ("graph_bind", "key")
             | ("graph_summarize", "level")
             | ("graph_global", "k" | "level" | "documents")
-            | ("graph_local" | "rag_ask", "documents")
+            | ("graph_local", "documents")
+            | ("rag_ask", "documents" | "level" | "k")
             | ("rag_refresh", "max_calls" | "steps")
     )
 }
@@ -265,7 +268,7 @@ fn every_argument_says_what_it_takes() {
         SELECT graph_local('kb', 'x', hops => 2147483647) --> 22023 hops must be between 1 and 20
         SELECT graph_local('kb', 'x', max_edges => -1) --> 22023 max_edges must be between 0 and 1000000
         SELECT graph_local('kb', 'x', max_edges => 1000001) --> 22023 max_edges must be between 0 and 1000000
-        SELECT graph_communities('kb', 'leiden') --> 22023 unknown algorithm "leiden"
+        SELECT graph_communities('kb', 'louvain') --> 22023 unknown algorithm "louvain"
         SELECT graph_communities('kb', resolution => 'NaN') --> 22023 resolution must be between 0 and 1000000
         SELECT graph_communities('kb', resolution => 'infinity') --> 22023 resolution must be between 0 and 1000000
         SELECT graph_communities('kb', resolution => -1e-300) --> 22023 resolution must be between 0 and 1000000
@@ -334,14 +337,14 @@ fn every_argument_says_what_it_takes() {
         ("SELECT raptor_tree('kb', direction => 'both')", "'down' and 'up'"),
         ("SELECT raptor_tree('kb', direction => 'up')", "Give the node"),
         ("SELECT raptor_tree('kb', 999)", "raptor_search"),
-        ("SELECT graph_communities('kb', 'leiden')", "'components'"),
+        ("SELECT graph_communities('kb', 'louvain')", "'components'"),
         (
             "SELECT rag_add('kb', 'x', format => 'pdf')",
             "'text', 'markdown', 'html', 'csv' and 'json'",
         ),
         ("SELECT rag_chunk('x', 'csv')", "rag_add"),
         (
-            "CALL rag_refresh('kb', steps => '{describe}')",
+            "CALL rag_refresh('kb', steps => '{summarize}')",
             "'embed', 'tree', 'extract', 'describe', 'communities', 'reports'",
         ),
         ("SELECT raptor_search('kb', '[1,0]'::vector)", "rag_embed"),

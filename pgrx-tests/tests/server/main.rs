@@ -1,5 +1,6 @@
 //! Everything that needs a server. One program, so that the cluster is started once.
 
+mod ask_global;
 mod choices;
 mod collections;
 mod concurrency;

@@ -1,32 +1,19 @@
-//! rag_ask: an answer from the passages nearest to a question, with the numbers of those that it rests on.
+//! An answer from the passages nearest to a question, with the numbers of those that it rests on.
 
 use std::time::Instant;
 
-use pgrx::PgSqlErrorCode;
-use pgrx::prelude::*;
 use serde_json::{Value, json};
 
-use super::{Answer, Asking, Item, Ledger, Model, ledger, prompts};
-use crate::collection::{Collection, literal, quoted};
-use crate::error::{Error, Result, capital, required, sql};
-use crate::pg::json::Json;
+use super::{answered, cited};
+use crate::collection::Collection;
+use crate::error::{Error, Result};
+use crate::model::{Asking, Item, Ledger, Model, ledger, prompts};
 use crate::search::{Scope, query_vector, rank, tell_if_unembedded};
 
 /// Passages that the answerer reads.
 const PASSAGES: usize = 8;
 /// Passages that a reranker chooses from.
 const CANDIDATES: usize = 50;
-
-/// SQL: `rag_ask(collection, question, filter, documents)`.
-#[pg_extern(sql = false)]
-fn rag_ask(
-    collection: Option<&str>,
-    question: Option<&str>,
-    filter: Option<Json>,
-    documents: Option<Vec<Option<i64>>>,
-) -> sql::Result<Json> {
-    Ok(ask(collection, question, &Scope::new(filter, documents)?)?)
-}
 
 /// A node that may hold the answer.
 struct Passage {
@@ -37,27 +24,10 @@ struct Passage {
     source_key: Option<String>,
 }
 
-fn ask(name: Option<&str>, question: Option<&str>, scope: &Scope) -> Result<Json> {
-    let question = required(question, "question")?;
-    let collection = Collection::write(name)?;
-    let Some(answerer) = &collection.options.answerer else {
-        return Err(Error::new(
-            PgSqlErrorCode::ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
-            format!("collection {} has no answerer", quoted(&collection.name)),
-        )
-        .hint(format!(
-            "SELECT rag_alter({}, '{{\"answerer\": \"server:name\"}}'), or function:schema.name.",
-            literal(&collection.name)
-        )));
-    };
-    // What failed before is asked again: somebody waits for it.
-    collection.execute(
-        "DELETE FROM {s}.model_call WHERE step = 'ask' AND status = 'failed'",
-        &[],
-    )?;
-    let mut ledger = Ledger::resume(&collection, "ask", Asking::Now);
+pub fn ask(collection: &Collection, answerer: &Model, question: &str, scope: &Scope) -> Result<Value> {
+    let mut ledger = Ledger::resume(collection, "ask", Asking::Now);
     let started = Instant::now();
-    let mut passages = retrieve(&collection, question, scope)?;
+    let mut passages = retrieve(collection, question, scope)?;
     let read = Read::of(&passages);
     if let Some(reranker) = &collection.options.reranker {
         passages = rerank(&mut ledger, reranker, question, passages)?;
@@ -66,14 +36,14 @@ fn ask(name: Option<&str>, question: Option<&str>, scope: &Scope) -> Result<Json
     let retrieved = started.elapsed();
     let mut answer = None;
     if passages.is_empty() {
-        tell_if_unembedded(&collection)?;
+        tell_if_unembedded(collection)?;
     }
     if !passages.is_empty() {
         let texts: Vec<&str> = passages.iter().map(|passage| passage.text.as_str()).collect();
         let request = prompts::answer(answerer, &collection.options, question, &texts);
         answer = Some(one(&mut ledger, answerer, request, &passages)?);
     }
-    read.forget_what_changed(&collection)?;
+    read.forget_what_changed(collection)?;
     let citations = citations(answer.as_deref().unwrap_or_default(), &passages);
     Ok(json!({
         "answer": answer,
@@ -84,8 +54,7 @@ fn ask(name: Option<&str>, question: Option<&str>, scope: &Scope) -> Result<Json
             "retrieve": retrieved.as_millis() as u64,
             "answer": (started.elapsed() - retrieved).as_millis() as u64,
         },
-    })
-    .into())
+    }))
 }
 
 /// What models have read for an answer.
@@ -124,20 +93,9 @@ impl Read {
 
 /// The one answer to a request that reads some passages.
 fn one(ledger: &mut Ledger, model: &Model, request: Value, passages: &[Passage]) -> Result<String> {
-    match ledger
-        .want(model, &[Item::new(request, Read::of(passages).documents)])?
-        .pop()
-    {
-        Some(Some(Answer::Text(text))) => Ok(text),
-        _ => {
-            let reason = ledger.last_failure()?.unwrap_or_else(|| "it gave no answer".to_owned());
-            Err(Error::new(
-                PgSqlErrorCode::ERRCODE_EXTERNAL_ROUTINE_EXCEPTION,
-                format!("the {} {} has failed", model.role.name(), model.text),
-            )
-            .detail(format!("{}.", capital(&reason))))
-        }
-    }
+    let item = Item::new(request, Read::of(passages).documents);
+    let answer = ledger.want(model, &[item])?.pop().flatten();
+    answered(ledger, model, answer)
 }
 
 fn retrieve(collection: &Collection, question: &str, scope: &Scope) -> Result<Vec<Passage>> {
@@ -183,17 +141,7 @@ fn rerank(ledger: &mut Ledger, model: &Model, question: &str, passages: Vec<Pass
 
 /// The passages whose numbers an answer gives in square brackets, each once, in order of number.
 fn citations(answer: &str, passages: &[Passage]) -> Vec<Value> {
-    let mut cited: Vec<usize> = answer
-        .split('[')
-        .skip(1)
-        .filter_map(|rest| rest.split_once(']'))
-        .flat_map(|(inside, _)| inside.split(','))
-        .filter_map(|number| number.trim().parse().ok())
-        .filter(|number| (1..=passages.len()).contains(number))
-        .collect();
-    cited.sort_unstable();
-    cited.dedup();
-    cited
+    cited(answer, passages.len())
         .into_iter()
         .map(|number| {
             let passage = &passages[number - 1];
