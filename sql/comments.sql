@@ -116,7 +116,7 @@ COMMENT ON FUNCTION @extschema@.graph_summarize(text, int) IS
 level: only this one. Columns: level, reports written, failed, calls (items asked of models that are not built in).';
 
 COMMENT ON FUNCTION @extschema@.graph_global(text, text, int, int, jsonb, bigint[]) IS
-'The k (default 5) community reports nearest to a question by cosine: themes that no single passage states. level: NULL ranks all.
+'The k (default 5) community reports nearest to a question by cosine: themes that no single passage states. level: only communities that stand there (those of it, and those above that do not divide); NULL ranks all.
 filter and documents: only communities all of whose documents pass. Columns: community_id, level, score, title, summary, rating, size (members).';
 
 COMMENT ON FUNCTION @extschema@.graph_local(text, text, int, jsonb, int, bigint[]) IS

@@ -323,3 +323,36 @@ fn give_back(collection: &Collection, id: i64, keys: &[String]) -> Result<Vec<i6
     );
     collection.returning(&sql, &[id.into(), keys.to_vec().into()], |row| row.need(1))
 }
+
+/// Calls merged entities whose own name no document has any more by the alias that most documents have: else the name would outlast the last
+/// document that had it.
+pub fn call_by_aliases(collection: &Collection, entities: &[i64]) -> Result<()> {
+    let sql = "SELECT t.id, t.key, x.name, x.key FROM {s}.entity t CROSS JOIN LATERAL ( \
+                 SELECT m.key, mode() WITHIN GROUP (ORDER BY m.name COLLATE \"C\") AS name FROM {s}.mention m \
+                 JOIN {s}.entity_alias a ON a.key = m.key AND a.entity_id = t.id AND NOT a.bound \
+                 WHERE m.entity_id = t.id GROUP BY m.key ORDER BY count(DISTINCT m.document_id) DESC, m.key COLLATE \"C\" LIMIT 1) x \
+               WHERE t.id = ANY ($1) AND NOT t.given AND t.row_key IS NULL \
+                 AND EXISTS (SELECT FROM {s}.entity_alias a WHERE a.entity_id = t.id) \
+                 AND NOT EXISTS (SELECT FROM {s}.mention m WHERE m.entity_id = t.id AND m.key = t.key) \
+                 AND NOT EXISTS (SELECT FROM {s}.relation r JOIN {s}.evidence e ON e.relation_id = r.id \
+                                 WHERE r.source_id = t.id AND e.subject_key = t.key) \
+                 AND NOT EXISTS (SELECT FROM {s}.relation r JOIN {s}.evidence e ON e.relation_id = r.id \
+                                 WHERE r.target_id = t.id AND e.object_key = t.key) ORDER BY t.id";
+    let nameless: Vec<(i64, String, String, String)> =
+        collection.returning(sql, &[entities.to_vec().into()], |row| {
+            Ok((row.need(1)?, row.need(2)?, row.need(3)?, row.need(4)?))
+        })?;
+    for (id, former, name, key) in nameless {
+        let sql = "UPDATE {s}.entity_alias SET via = NULL WHERE entity_id = $1 AND via = $2";
+        collection.execute(sql, &[id.into(), key.as_str().into()])?;
+        collection.execute(
+            "UPDATE {s}.entity SET name = $2 WHERE id = $1",
+            &[id.into(), name.into()],
+        )?;
+        // What a trigger does for those that rename an entity by hand.
+        let sql = "DELETE FROM {s}.entity_alias WHERE entity_id = $1 AND key = ANY ($2)";
+        collection.execute(sql, &[id.into(), vec![former, key].into()])?;
+        collection.execute("UPDATE {s}.entity SET given = false WHERE id = $1", &[id.into()])?;
+    }
+    Ok(())
+}

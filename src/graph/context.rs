@@ -104,7 +104,10 @@ pub fn context(community: i64, statements: &[Statement], around: &Around, max_to
         if total <= max_tokens {
             break;
         }
-        let report = format!("Report on a part of the group: {}", children[child].report);
+        let report = format!(
+            "Report on a part of the group: {}",
+            children[child].report.replace('\n', " ")
+        );
         let tokens = tokens::count(&report);
         // One that is no shorter than what it stands for helps nobody.
         if tokens < sizes[child] {
@@ -143,6 +146,8 @@ fn lines(community: i64, statements: &[Statement], around: &Around, children: &[
     };
     let mut lines = Vec::new();
     let mut add = |text: String, ends: &[i64]| {
+        // Each is a line of the prompt.
+        let text = text.replace('\n', " ");
         lines.push(Line {
             tokens: tokens::count(&text),
             text,

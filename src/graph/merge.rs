@@ -1,5 +1,6 @@
 //! Entities and relations are caches of mentions and evidence: they are recomputed here from what stands there.
 
+use super::alias::call_by_aliases;
 use super::describe::shorten;
 use crate::collection::Collection;
 use crate::error::Result;
@@ -80,6 +81,7 @@ pub fn recount(collection: &Collection, touched: &Touched) -> Result<()> {
                AND NOT EXISTS (SELECT FROM {s}.relation r WHERE r.source_id = t.id) \
                AND NOT EXISTS (SELECT FROM {s}.relation r WHERE r.target_id = t.id)";
     collection.execute(sql, &[entities_arg()])?;
+    call_by_aliases(collection, &entities)?;
     let sql = "UPDATE {s}.entity t SET name = CASE WHEN t.given OR t.row_key IS NOT NULL THEN t.name ELSE coalesce(m.name, t.name) END, \
                  type = CASE WHEN t.given OR t.row_key IS NOT NULL THEN t.type ELSE m.type END, \
                  description = CASE WHEN t.given OR t.fragments_hash = m.hash THEN t.description ELSE m.description END, \

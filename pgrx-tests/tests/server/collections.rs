@@ -336,7 +336,7 @@ fn whole_round(client: &mut Client, name: &str) {
         client,
         "SELECT graph_add($1, 'Marie Curie', 'born in', 'Warsaw', weight => 2)",
     );
-    let components = with(client, "SELECT largest FROM graph_communities($1)");
+    let components = with(client, "SELECT largest FROM graph_communities($1, 'components')");
     assert!(
         components[0].get::<_, i64>(0) >= 5,
         "Curie, Polonium, Bohr, Copenhagen, Warsaw"

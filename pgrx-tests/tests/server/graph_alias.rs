@@ -193,6 +193,45 @@ fn a_deleted_document_leaves_no_word_in_an_alias() {
 }
 
 #[test]
+fn an_entity_whose_name_no_document_has_is_called_as_they_call_it() {
+    let database = Database::new();
+    let mut client = database.client();
+    run(
+        &mut client,
+        "SELECT rag_create('kb'); INSERT INTO kb.document (source_key, body) VALUES ('1', 'Zora Vale leads Orchard College.'), \
+           ('2', 'Adela Brandt met Emil Stark.'), ('3', 'Adela Brandt met Ines Roth. Ada Brandt met Ines Roth.'); \
+         SELECT graph_extract('kb'); SELECT graph_merge('kb', 'Zora Vale', 'Adela Brandt', 'Ada Brandt'); \
+         DELETE FROM kb.document WHERE source_key = '1'",
+    );
+    assert_eq!(
+        list::<String>(
+            &mut client,
+            "SELECT e.key || '|' || e.name || '|' || e.given || '|' || coalesce(a.key, '-') FROM kb.entity e \
+             LEFT JOIN kb.entity_alias a ON a.entity_id = e.id WHERE e.key LIKE '%a%' ORDER BY e.key"
+        ),
+        [
+            "adela brandt|Adela Brandt|false|ada brandt",
+            "emil stark|Emil Stark|false|-"
+        ]
+    );
+    assert_eq!(miscounted(&mut client), 0);
+    // The rest comes apart as before.
+    run(&mut client, "SELECT graph_unmerge('kb', 'Ada Brandt')");
+    assert_eq!(
+        list::<String>(
+            &mut client,
+            "SELECT key FROM kb.entity WHERE key LIKE '%brandt' ORDER BY 1"
+        ),
+        ["ada brandt", "adela brandt"]
+    );
+    assert!(
+        !graph(&mut client)
+            .iter()
+            .any(|line| line.to_lowercase().contains("zora"))
+    );
+}
+
+#[test]
 fn an_import_that_comes_again_after_a_merge_changes_nothing() {
     let database = Database::new();
     let mut client = database.client();

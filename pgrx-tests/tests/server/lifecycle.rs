@@ -72,12 +72,12 @@ fn status_says_how_far_each_step_is() {
     run(&mut client, "SELECT graph_extract('kb')");
     assert_eq!(
         status(&mut client)[3..],
-        ["extract 5/5 built", "communities 0/3", "reports 0/0"]
+        ["extract 5/5 built", "describe 0/0", "communities 0/3", "reports 0/0"]
     );
     run(&mut client, "SELECT graph_communities('kb')");
-    assert_eq!(status(&mut client)[4..], ["communities 3/3 built", "reports 0/1"]);
+    assert_eq!(status(&mut client)[5..], ["communities 3/3 built", "reports 0/1"]);
     run(&mut client, "SELECT graph_summarize('kb')");
-    assert_eq!(status(&mut client)[4..], ["communities 3/3 built", "reports 1/1 built"]);
+    assert_eq!(status(&mut client)[5..], ["communities 3/3 built", "reports 1/1 built"]);
     let models: Vec<Option<String>> = list(&mut client, "SELECT model FROM rag_status('kb')");
     assert_eq!(
         models
@@ -89,7 +89,8 @@ fn status_says_how_far_each_step_is() {
             "builtin:lsa",
             "builtin:frequency",
             "builtin:cooccurrence",
-            "components",
+            "builtin:frequency",
+            "leiden",
             "builtin:frequency"
         ]
     );
@@ -97,7 +98,7 @@ fn status_says_how_far_each_step_is() {
     run(&mut client, &format!("DELETE FROM kb.document WHERE id = {first}"));
     let after = status(&mut client);
     assert_eq!(
-        (after[0].as_str(), after[5].as_str()),
+        (after[0].as_str(), after[6].as_str()),
         ("chunk 4/4 built", "reports 0/1 built")
     );
     run(&mut client, "TRUNCATE kb.document");

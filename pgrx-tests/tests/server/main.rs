@@ -21,6 +21,7 @@ mod graph_grounded;
 mod graph_import;
 mod graph_leiden;
 mod graph_local;
+mod graph_provenance;
 mod graph_reading;
 mod graph_reports;
 mod graph_resolve;
