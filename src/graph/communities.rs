@@ -332,7 +332,7 @@ fn load(collection: &Collection) -> Result<Graphs> {
         |row| Ok((row.need(1)?, row.need(2)?)),
     )?;
     memory::check(
-        bytes_needed(counts.0 as usize, counts.1 as usize) + counts.0 as usize * 200,
+        bytes_needed(counts.0 as usize, counts.1 as usize) + counts.0 as usize * 200 + counts.1 as usize * 64,
         "the graph of this collection",
     )?;
 

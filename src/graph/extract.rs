@@ -201,7 +201,7 @@ impl Blocks {
             for (Passage { block, .. }, heard) in rows.iter().zip(heard) {
                 match heard {
                     Heard::Read { found: answer, missed } => {
-                        found.add_answer(block, answer, &options.reading);
+                        found.add_answer(block, *answer, &options.reading);
                         if missed {
                             found.count(NOT_ASKED_AGAIN);
                         }

@@ -22,7 +22,7 @@ pub struct Passage {
 pub enum Heard {
     /// What was answered; `missed` says that a later question failed.
     Read {
-        found: Extraction,
+        found: Box<Extraction>,
         missed: bool,
     },
     Failed,
@@ -51,7 +51,7 @@ pub fn ask(collection: &Collection, ledger: &mut Ledger, passages: &[Passage]) -
             .map(|&at| {
                 let Passage { block, title, section } = &passages[at];
                 let before = match &heard[at] {
-                    Heard::Read { found, .. } => Some(found),
+                    Heard::Read { found, .. } => Some(&**found),
                     _ => None,
                 };
                 let request = prompts::extract(
@@ -81,7 +81,7 @@ pub fn ask(collection: &Collection, ledger: &mut Ledger, passages: &[Passage]) -
                         }
                         first => {
                             *first = Heard::Read {
-                                found: more,
+                                found: Box::new(more),
                                 missed: false,
                             };
                             next.push(at);

@@ -16,6 +16,12 @@ impl Random {
         z ^ (z >> 31)
     }
 
+    /// A number below `count`.
+    pub(crate) fn below(&mut self, count: usize) -> usize {
+        // The product's upper half.
+        ((u128::from(self.next()) * count as u128) >> 64) as usize
+    }
+
     /// The numbers below `count` in some order.
     pub(crate) fn order(&mut self, count: usize) -> Vec<u32> {
         let mut order: Vec<u32> = (0..count as u32).collect();
@@ -26,8 +32,7 @@ impl Random {
     /// Puts `items` into some order.
     pub(crate) fn shuffle(&mut self, items: &mut [u32]) {
         for at in (1..items.len()).rev() {
-            // The product's upper half is below at + 1.
-            let other = ((u128::from(self.next()) * (at as u128 + 1)) >> 64) as usize;
+            let other = self.below(at + 1);
             items.swap(at, other);
         }
     }

@@ -7,7 +7,13 @@ use crate::random::Random;
 /// Which nodes are looked at first.
 #[derive(Clone, Copy)]
 pub(super) enum Start<'a> {
+    /// All, in an order by chance.
     All,
+    /// These, which are all, in this order, and none again.
+    Once(&'a [u32]),
+    /// All, as they are numbered: few will move.
+    InOrder,
+    /// These and their neighbours.
     Around(&'a [u32]),
 }
 
@@ -60,15 +66,21 @@ impl Queue {
     }
 }
 
+/// What draws a node into a community, side by side in memory: its size, and the weight of the edges from the node at hand into it.
+#[derive(Clone, Copy, Default)]
+struct Pull {
+    size: f64,
+    weight: f64,
+}
+
 /// Local moving with its scratch memory.
 #[derive(Default)]
 pub(super) struct Mover {
     queue: Queue,
-    /// Of each community: its size, its nodes, and the weight of the edges from the node at hand into it.
-    sizes: Vec<f64>,
+    communities: Vec<Pull>,
+    /// Of each community its nodes.
     members: Vec<u32>,
-    weights: Vec<f64>,
-    /// The communities with such a weight.
+    /// The communities that the node at hand has edges into, and room.
     near: Vec<u32>,
     /// Communities without nodes.
     empty: Vec<u32>,
@@ -90,6 +102,8 @@ impl Mover {
         let nodes = net.nodes();
         let order = match start {
             Start::All => random.order(nodes),
+            Start::Once(order) => order.to_vec(),
+            Start::InOrder => (0..nodes as u32).collect(),
             Start::Around(changed) => {
                 let mut order: Vec<u32> = changed.to_vec();
                 order.extend(
@@ -105,24 +119,28 @@ impl Mover {
         };
         self.queue.fill(nodes, &order);
         self.count(net, labels);
+        let again = !matches!(start, Start::Once(_));
         while let Some(node) = self.queue.pop() {
             let here = labels[node as usize];
-            pace.step(1 + net.starts[node as usize + 1] - net.starts[node as usize]);
+            pace.step(1 + net.degree(node));
             let there = self.best(net, factor, least, labels, node);
             if there == here {
                 continue;
             }
             let size = net.sizes[node as usize];
-            self.sizes[here as usize] -= size;
+            self.communities[here as usize].size -= size;
             self.members[here as usize] -= 1;
             if self.members[here as usize] == 0 {
                 // Not what rounding has left.
-                self.sizes[here as usize] = 0.0;
+                self.communities[here as usize].size = 0.0;
                 self.empty.push(here);
             }
-            self.sizes[there as usize] += size;
+            self.communities[there as usize].size += size;
             self.members[there as usize] += 1;
             labels[node as usize] = there;
+            if !again {
+                continue;
+            }
             for (neighbor, _) in net.row(node) {
                 if labels[neighbor as usize] != there {
                     self.queue.push(neighbor);
@@ -133,14 +151,12 @@ impl Mover {
 
     fn count(&mut self, net: Net, labels: &[u32]) {
         let nodes = net.nodes();
-        self.sizes.clear();
-        self.sizes.resize(nodes, 0.0);
+        self.communities.clear();
+        self.communities.resize(nodes, Pull::default());
         self.members.clear();
         self.members.resize(nodes, 0);
-        self.weights.clear();
-        self.weights.resize(nodes, 0.0);
         for (label, size) in labels.iter().zip(net.sizes) {
-            self.sizes[*label as usize] += size;
+            self.communities[*label as usize].size += size;
             self.members[*label as usize] += 1;
         }
         self.empty.clear();
@@ -154,18 +170,24 @@ impl Mover {
     /// The community in which the node gains most: its own unless another is better; of equal ones the first by its neighbours.
     fn best(&mut self, net: Net, factor: f64, least: f64, labels: &[u32], node: u32) -> u32 {
         let here = labels[node as usize];
+        let degree = net.degree(node);
+        if self.near.len() <= degree {
+            self.near.resize(degree + 1, 0);
+        }
+        let mut count = 0;
         for (neighbor, weight) in net.row(node) {
             let label = labels[neighbor as usize];
-            let sum = &mut self.weights[label as usize];
-            if *sum == 0.0 {
-                self.near.push(label);
-            }
+            let sum = &mut self.communities[label as usize].weight;
+            // Without a branch, which would often be foreseen wrongly.
+            self.near[count] = label;
+            count += usize::from(*sum == 0.0);
             *sum += f64::from(weight);
         }
         let size = net.sizes[node as usize];
         let pull = factor * size;
         let mut best = here;
-        let mut most = self.weights[here as usize] - pull * (self.sizes[here as usize] - size) + least;
+        let own = self.communities[here as usize];
+        let mut most = own.weight - pull * (own.size - size) + least;
         // Alone it gains nothing and loses nothing.
         if most < 0.0
             && self.members[here as usize] > 1
@@ -173,13 +195,13 @@ impl Mover {
         {
             (best, most) = (free, 0.0);
         }
-        for &label in &self.near {
-            let gain = std::mem::take(&mut self.weights[label as usize]) - pull * self.sizes[label as usize];
+        for &label in &self.near[..count] {
+            let community = &mut self.communities[label as usize];
+            let gain = std::mem::take(&mut community.weight) - pull * community.size;
             if gain > most && label != here {
                 (best, most) = (label, gain);
             }
         }
-        self.near.clear();
         if self.empty.last() == Some(&best) && best != here {
             self.empty.pop();
         }

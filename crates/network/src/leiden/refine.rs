@@ -22,19 +22,22 @@ pub(super) fn refine(
     let mut sizes = net.sizes.to_vec();
     let mut members = vec![1u32; nodes];
     let mut outward = vec![0.0f64; nodes];
+    let mut longest = 0;
     for node in 0..nodes as u32 {
         let label = labels[node as usize];
-        pace.step(1 + net.starts[node as usize + 1] - net.starts[node as usize]);
-        outward[node as usize] = net
-            .row(node)
-            .filter(|(neighbor, _)| labels[*neighbor as usize] == label)
-            .map(|(_, weight)| f64::from(weight))
-            .sum();
+        pace.step(1 + net.degree(node));
+        longest = longest.max(net.degree(node));
+        for (neighbor, weight) in net.row(node) {
+            let is_inside = labels[neighbor as usize] == label;
+            outward[node as usize] += if is_inside { f64::from(weight) } else { 0.0 };
+        }
     }
     let mut parts: Vec<u32> = (0..nodes as u32).collect();
+    // Of each part, the weight of the edges from the node at hand to it; the parts that have such edges, and room for one more.
     let mut weights = vec![0.0f64; nodes];
-    let mut near: Vec<u32> = Vec::new();
-    for node in random.order(nodes) {
+    let mut near = vec![0u32; longest + 1];
+    let order = super::by_label(labels, communities, random.order(nodes).into_iter()).0;
+    for node in order {
         // One that others have joined stays.
         if parts[node as usize] != node || members[node as usize] != 1 {
             continue;
@@ -45,20 +48,19 @@ pub(super) fn refine(
         if ties == 0.0 || ties < factor * size * (all - size) {
             continue;
         }
-        pace.step(1 + net.starts[node as usize + 1] - net.starts[node as usize]);
+        pace.step(1 + net.degree(node));
+        let mut count = 0;
         for (neighbor, weight) in net.row(node) {
-            if labels[neighbor as usize] == label {
-                let part = parts[neighbor as usize];
-                let sum = &mut weights[part as usize];
-                if *sum == 0.0 {
-                    near.push(part);
-                }
-                *sum += f64::from(weight);
-            }
+            let is_inside = labels[neighbor as usize] == label;
+            let part = parts[neighbor as usize];
+            let sum = &mut weights[part as usize];
+            near[count] = part;
+            count += usize::from(is_inside && *sum == 0.0);
+            *sum += if is_inside { f64::from(weight) } else { 0.0 };
         }
         let mut best = None;
         let mut most = 0.0;
-        for part in near.drain(..) {
+        for &part in &near[..count] {
             let weight = std::mem::take(&mut weights[part as usize]);
             let of_part = sizes[part as usize];
             let gain = weight - factor * size * of_part;
