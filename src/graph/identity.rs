@@ -91,7 +91,8 @@ pub fn store(collection: &Collection, partitions: &[String], wanted: &[Wanted]) 
         community.extend(std::iter::repeat_n(ids[*at], wanted[*at].members.len()));
         entity.extend_from_slice(&wanted[*at].members);
     }
-    let sql = "INSERT INTO {s}.community_entity (community_id, entity_id) SELECT * FROM unnest($1::bigint[], $2::bigint[])";
+    let sql =
+        "INSERT INTO {s}.community_entity (community_id, entity_id) SELECT * FROM unnest($1::bigint[], $2::bigint[])";
     collection.execute(sql, &[community.into(), entity.into()])?;
     Ok(ids)
 }

@@ -173,6 +173,38 @@ fn rows_that_change_are_followed() {
 }
 
 #[test]
+fn a_name_that_was_bound_before_documents_is_as_one_bound_after_them() {
+    let database = Database::new();
+    let mut client = database.client();
+    run(
+        &mut client,
+        "CREATE TABLE thing (id int PRIMARY KEY, name text, nick text); INSERT INTO thing VALUES (1, '  Zed Alpha ', 'Zed Beta')",
+    );
+    let alias = |client: &mut Client, kb: &str| {
+        let sql = format!(
+            "SELECT e.name || ' ' || a.key || ' ' || merged FROM {kb}.entity_alias a JOIN {kb}.entity e ON e.id = a.entity_id"
+        );
+        one::<String>(client, &sql)
+    };
+    let steps = [
+        "graph_bind('{kb}', 'thing', 'thing', 'name', aliases => '{nick}')",
+        "graph_extract('{kb}')",
+    ];
+    for (kb, order) in [("one", [0, 1]), ("two", [1, 0])] {
+        let [first, second] = order.map(|at| format!("SELECT {}", steps[at].replace("{kb}", kb)));
+        run(
+            &mut client,
+            &format!(
+                "SELECT rag_create('{kb}'); INSERT INTO {kb}.document (body) VALUES ('Zed Beta met Zed Alpha.'); {first}; {second}"
+            ),
+        );
+    }
+    let one = alias(&mut client, "one");
+    assert!(one.starts_with("Zed Alpha zed beta "), "{one}");
+    assert_eq!(one, alias(&mut client, "two"));
+}
+
+#[test]
 fn rows_that_go_leave_their_communities() {
     let database = Database::new();
     let mut client = database.client();
