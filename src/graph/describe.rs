@@ -96,6 +96,14 @@ impl Descriptions {
                 failed: 0,
             });
         }
+        // What has come to be by hand since it was shortened keeps what it says.
+        for table in ["entity", "relation"] {
+            let sql = format!(
+                "UPDATE {{s}}.{table} SET stale = false, fragments_hash = NULL WHERE stale AND {}",
+                by_hand(table)
+            );
+            collection.execute(&sql, &[])?;
+        }
         let of = |table: &'static str, sql: &str| {
             collection.returning(sql, &[], move |row| Ok((table, row.need::<i64>(1)?)))
         };
@@ -152,7 +160,8 @@ impl Descriptions {
         let sql = format!(
             "UPDATE {{s}}.{table} t SET description = u.text, stale = false \
              FROM unnest($1::bigint[], $2::text[], $3::bytea[]) AS u (id, text, hash) \
-             WHERE t.id = u.id AND t.stale AND t.fragments_hash = u.hash"
+             WHERE t.id = u.id AND t.stale AND t.fragments_hash = u.hash AND NOT {}",
+            by_hand(table)
         );
         collection.execute(&sql, &[written.clone().into(), texts.into(), hashes.into()])?;
         if table == "entity" {

@@ -29,12 +29,11 @@ pub fn store(collection: &Collection, partitions: &[String], wanted: &[Wanted]) 
     let hashes: Vec<Vec<u8>> = wanted.iter().map(|c| c.hash.clone()).collect();
     let levels: Vec<i32> = wanted.iter().map(|c| c.level).collect();
     let sizes: Vec<i32> = wanted.iter().map(|c| c.members.len() as i32).collect();
-    let sql = "SELECT c.id FROM unnest($1::text[], $2::bytea[]) WITH ORDINALITY AS u (partition, hash, n) \
-               LEFT JOIN {s}.community c ON c.partition = u.partition AND c.member_hash = u.hash ORDER BY u.n";
-    let mut ids: Vec<Option<i64>> =
-        collection.returning(sql, &[names.clone().into(), hashes.clone().into()], |row| row.get(1))?;
+    let (mut ids, lost) = known(collection, &names, &hashes, wanted)?;
     let kept: Vec<i64> = ids.iter().flatten().copied().collect();
-    let changed = adopt(collection, &names, wanted, &mut ids, &kept)?;
+    let mut changed = adopt(collection, &names, wanted, &mut ids, &kept)?;
+    changed.extend(lost);
+    changed.sort_unstable();
 
     // Otherwise children would go with a parent that goes.
     let all: Vec<i64> = ids.iter().flatten().copied().collect();
@@ -92,11 +91,35 @@ pub fn store(collection: &Collection, partitions: &[String], wanted: &[Wanted]) 
         community.extend(std::iter::repeat_n(ids[*at], wanted[*at].members.len()));
         entity.extend_from_slice(&wanted[*at].members);
     }
-    // A community that has lost an entity without a trace has it again.
-    let sql = "INSERT INTO {s}.community_entity (community_id, entity_id) SELECT * FROM unnest($1::bigint[], $2::bigint[]) \
-               ON CONFLICT DO NOTHING";
+    let sql =
+        "INSERT INTO {s}.community_entity (community_id, entity_id) SELECT * FROM unnest($1::bigint[], $2::bigint[])";
     collection.execute(sql, &[community.into(), entity.into()])?;
     Ok(ids)
+}
+
+/// The rows of communities whose members are called as before, and those among them whose members are not the same: one has gone meanwhile,
+/// and another that is called so has come.
+fn known(
+    collection: &Collection,
+    names: &[&str],
+    hashes: &[Vec<u8>],
+    wanted: &[Wanted],
+) -> Result<(Vec<Option<i64>>, Vec<usize>)> {
+    let sql = "SELECT c.id, ARRAY(SELECT e.entity_id FROM {s}.community_entity e WHERE e.community_id = c.id ORDER BY 1) \
+               FROM unnest($1::text[], $2::bytea[]) WITH ORDINALITY AS u (partition, hash, n) \
+               LEFT JOIN {s}.community c ON c.partition = u.partition AND c.member_hash = u.hash ORDER BY u.n";
+    let (mut ids, mut lost) = (Vec::with_capacity(wanted.len()), Vec::new());
+    let args = [names.to_vec().into(), hashes.to_vec().into()];
+    let found = collection.returning(sql, &args, |row| Ok((row.get::<i64>(1)?, row.need::<Vec<i64>>(2)?)))?;
+    for (at, (id, held)) in found.into_iter().enumerate() {
+        let mut members = wanted[at].members.clone();
+        members.sort_unstable();
+        if id.is_some() && members != held {
+            lost.push(at);
+        }
+        ids.push(id);
+    }
+    Ok((ids, lost))
 }
 
 /// Gives those that have no row the row of the closest community that goes; answers which have got one.

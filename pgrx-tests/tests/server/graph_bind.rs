@@ -173,6 +173,69 @@ fn rows_that_change_are_followed() {
 }
 
 #[test]
+fn a_name_that_was_bound_before_documents_is_as_one_bound_after_them() {
+    let database = Database::new();
+    let mut client = database.client();
+    run(
+        &mut client,
+        "CREATE TABLE thing (id int PRIMARY KEY, name text, nick text); INSERT INTO thing VALUES (1, '  Zed Alpha ', 'Zed Beta')",
+    );
+    let alias = |client: &mut Client, kb: &str| {
+        let sql = format!(
+            "SELECT e.name || ' ' || a.key || ' ' || merged FROM {kb}.entity_alias a JOIN {kb}.entity e ON e.id = a.entity_id"
+        );
+        one::<String>(client, &sql)
+    };
+    let steps = [
+        "graph_bind('{kb}', 'thing', 'thing', 'name', aliases => '{nick}')",
+        "graph_extract('{kb}')",
+    ];
+    for (kb, order) in [("one", [0, 1]), ("two", [1, 0])] {
+        let [first, second] = order.map(|at| format!("SELECT {}", steps[at].replace("{kb}", kb)));
+        run(
+            &mut client,
+            &format!(
+                "SELECT rag_create('{kb}'); INSERT INTO {kb}.document (body) VALUES ('Zed Beta met Zed Alpha.'); {first}; {second}"
+            ),
+        );
+    }
+    let one = alias(&mut client, "one");
+    assert!(one.starts_with("Zed Alpha zed beta "), "{one}");
+    assert_eq!(one, alias(&mut client, "two"));
+}
+
+#[test]
+fn rows_that_go_leave_their_communities() {
+    let database = Database::new();
+    let mut client = database.client();
+    run(
+        &mut client,
+        "CREATE TABLE thing (id int PRIMARY KEY, name text, part_of int REFERENCES thing); \
+         INSERT INTO thing VALUES (1, 'Zed Alpha', NULL), (2, 'Zed Beta', 1), (3, 'Yak Gamma', NULL), (4, 'Yak Delta', 3), (5, 'Yak Iota', 3); \
+         SELECT rag_create('kb'); SELECT graph_bind('kb', 'thing', 'thing', 'name', edges => true); SELECT graph_communities('kb'); \
+         SELECT graph_summarize('kb')",
+    );
+    let reports = |client: &mut Client| {
+        list::<String>(
+            client,
+            "SELECT size || ' ' || coalesce(title, '-') FROM kb.community c \
+             WHERE size = (SELECT count(*) FROM kb.community_entity e WHERE e.community_id = c.id) ORDER BY 1",
+        )
+    };
+    assert_eq!(
+        reports(&mut client),
+        ["2 Zed Alpha and Zed Beta", "3 Yak Gamma, Yak Delta and Yak Iota"]
+    );
+    run(
+        &mut client,
+        "DELETE FROM thing WHERE id IN (1, 2, 5); SELECT graph_bind('kb', 'thing', 'thing', 'name', edges => true)",
+    );
+    assert_eq!(reports(&mut client), ["2 -"]);
+    run(&mut client, "SELECT graph_unbind('kb', 'thing')");
+    assert_eq!(one::<i64>(&mut client, "SELECT count(*) FROM kb.community"), 0);
+}
+
+#[test]
 fn the_order_of_rows_does_not_count() {
     let database = Database::new();
     let mut client = database.client();

@@ -170,6 +170,31 @@ fn a_model_writes_long_ones_and_only_those() {
 }
 
 #[test]
+fn what_has_come_to_be_by_hand_is_not_written_over() {
+    let database = Database::new();
+    let mut client = database.client();
+    documents(&mut client, 12, ", summarizer => 'queue'", SMALL);
+    run(&mut client, "SELECT graph_extract('kb')");
+    assert!(ada(&mut client).2);
+    let answer = "UPDATE kb.model_call SET response = '\"By the queue.\"', status = 'done' WHERE status = 'pending'";
+    run(
+        &mut client,
+        &format!("UPDATE kb.entity SET name = 'Ada Lead', description = 'By hand.' WHERE key = 'ada'; {answer}"),
+    );
+    run(&mut client, "CALL rag_refresh('kb', steps => '{describe}')");
+    // That on the relation has the new name.
+    run(&mut client, answer);
+    run(&mut client, "CALL rag_refresh('kb', steps => '{describe}')");
+    let row =
+        "SELECT description || ' ' || stale || ' ' || (fragments_hash IS NULL) FROM kb.entity WHERE key = 'ada lead'";
+    assert_eq!(one::<String>(&mut client, row), "By hand. false true");
+    assert_eq!(
+        one::<String>(&mut client, "SELECT description FROM kb.relation"),
+        "By the queue."
+    );
+}
+
+#[test]
 fn what_cannot_be_read_at_once_is_read_in_groups() {
     let database = Database::new();
     let mut client = database.client();

@@ -164,6 +164,40 @@ fn a_change_touches_the_communities_that_hold_it_and_no_others() {
 }
 
 #[test]
+fn an_entity_that_comes_back_is_in_its_community_again() {
+    let database = Database::new();
+    let mut client = database.client();
+    run(
+        &mut client,
+        "SELECT rag_create('kb'); SELECT graph_add('kb', 'a', 'p', 'b'); SELECT graph_add('kb', 'c', 'p', 'd')",
+    );
+    run(&mut client, "CALL rag_refresh('kb')");
+    let all = |client: &mut Client| {
+        list::<String>(
+            client,
+            "SELECT c.size || ' ' || string_agg(t.key, ',' ORDER BY t.key) || ' ' || coalesce(c.title, '-') FROM kb.community c \
+             JOIN kb.community_entity e ON e.community_id = c.id JOIN kb.entity t ON t.id = e.entity_id GROUP BY c.id ORDER BY 1",
+        )
+    };
+    let before = all(&mut client);
+    assert_eq!(before, ["2 a,b a and b", "2 c,d c and d"]);
+    for (away, back) in [
+        ("SELECT graph_merge('kb', 'a', 'b')", "SELECT graph_unmerge('kb', 'b')"),
+        (
+            "DELETE FROM kb.entity WHERE key = 'b'",
+            "SELECT graph_add('kb', 'a', 'p', 'b')",
+        ),
+    ] {
+        // The community is told by the names of its members, which are the same ones again.
+        run(&mut client, away);
+        run(&mut client, "CALL rag_refresh('kb')");
+        run(&mut client, back);
+        run(&mut client, "CALL rag_refresh('kb')");
+        assert_eq!(all(&mut client), before, "{away}");
+    }
+}
+
+#[test]
 fn when_much_has_changed_the_search_begins_anew() {
     let database = Database::new();
     let mut client = database.client();

@@ -39,15 +39,24 @@ pub fn refresh(collection: &Collection, kind: &str) -> Result<i64> {
     let of_type = |end: &str| {
         format!("EXISTS (SELECT FROM {{s}}.entity e WHERE e.id = r.{end} AND e.type = $1 AND e.row_key IS NOT NULL)")
     };
+    // Not by an anti-join: of what was just written there are no statistics, and it may take the square of the relations.
     let sql = format!(
-        "UPDATE {{s}}.relation r SET bound = false, given_weight = NULL WHERE r.bound AND ({} OR {}) \
-           AND NOT EXISTS (SELECT FROM unnest($2::bigint[]) AS s (id) WHERE s.id = r.id) RETURNING r.id",
+        "SELECT r.id FROM {{s}}.relation r WHERE r.bound AND ({} OR {}) ORDER BY r.id",
         of_type("source_id"),
         of_type("target_id")
     );
-    let gone: Vec<i64> = collection.returning(&sql, &[kind.into(), stand.clone().into()], |row| row.need(1))?;
+    let mut gone: Vec<i64> = vec![];
+    collection.stream(&sql, &[kind.into()], |row| {
+        let id: i64 = row.need(1)?;
+        if stand.binary_search(&id).is_err() {
+            gone.push(id);
+        }
+        Ok(())
+    })?;
     for batch in gone.chunks(BATCH) {
         let relations = batch.to_vec();
+        let sql = "UPDATE {s}.relation SET bound = false, given_weight = NULL WHERE id = ANY ($1)";
+        collection.execute(sql, &[relations.clone().into()])?;
         let entities = vec![];
         recount(collection, &Touched { entities, relations })?;
         tick();

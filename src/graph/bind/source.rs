@@ -127,6 +127,7 @@ impl Source {
             bytes += 2 * key.len() + 4 * name.len();
             bytes += names.iter().map(|name| 2 * name.len() + BYTES_PER_NAME).sum::<usize>();
             memory::check(bytes, "the comparison of the names of all rows")?;
+            let name = name.trim().to_owned();
             rows.push(Row { key, name, names });
             Ok(())
         })?;

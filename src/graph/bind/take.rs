@@ -140,7 +140,7 @@ fn lead(collection: &Collection, kind: &str, rows: &[(&str, &Named)]) -> Result<
                CROSS JOIN LATERAL (SELECT e.id FROM {s}.entity e WHERE e.type = $3 AND e.row_key = u.row_key LIMIT 1) t";
     let sql = format!(
         "INSERT INTO {{s}}.entity_alias (key, entity_id, merged, bound) \
-         SELECT u.key, t.id, '{{\"given\": false, \"relations\": []}}', true {own} \
+         SELECT u.key, t.id, '{{\"name\": null, \"type\": null, \"description\": null, \"given\": false, \"relations\": []}}', true {own} \
          WHERE NOT EXISTS (SELECT FROM {{s}}.entity e WHERE e.key = u.key) ORDER BY u.n ON CONFLICT (key) DO NOTHING"
     );
     collection.execute(&sql, &args())?;
