@@ -109,6 +109,7 @@ CREATE TABLE {schema}.entity (
     source_count int NOT NULL DEFAULT 0,
     block_count  int NOT NULL DEFAULT 0,
     given        boolean NOT NULL DEFAULT true,
+    renamed      boolean NOT NULL DEFAULT false,
     fragments_hash bytea,
     stale        boolean NOT NULL DEFAULT false,
     row_key      text CHECK (octet_length(row_key) <= 2000),
@@ -406,6 +407,7 @@ COMMENT ON COLUMN {schema}.entity.fragments_hash IS 'sha256 of what documents sa
 COMMENT ON COLUMN {schema}.entity.stale IS 'description waits for the summarizer; until then it is the built-in one''s.';
 COMMENT ON COLUMN {schema}.relation.fragments_hash IS 'As in entity.';
 COMMENT ON COLUMN {schema}.relation.stale IS 'As in entity.';
+COMMENT ON COLUMN {schema}.entity.renamed IS 'Only its name was given by hand: type and description are what documents say.';
 COMMENT ON COLUMN {schema}.entity.given IS 'Stated by hand: it stays, with its name, type and description, when no document mentions it.';
 COMMENT ON COLUMN {schema}.entity.source_count IS 'Documents that mention it.';
 COMMENT ON COLUMN {schema}.entity.block_count IS 'Blocks that mention it.';

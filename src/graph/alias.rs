@@ -352,7 +352,10 @@ pub fn call_by_aliases(collection: &Collection, entities: &[i64]) -> Result<()> 
         // What a trigger does for those that rename an entity by hand.
         let sql = "DELETE FROM {s}.entity_alias WHERE entity_id = $1 AND key = ANY ($2)";
         collection.execute(sql, &[id.into(), vec![former, key].into()])?;
-        collection.execute("UPDATE {s}.entity SET given = false WHERE id = $1", &[id.into()])?;
+        collection.execute(
+            "UPDATE {s}.entity SET given = false, renamed = false WHERE id = $1",
+            &[id.into()],
+        )?;
     }
     Ok(())
 }

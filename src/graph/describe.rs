@@ -57,7 +57,7 @@ pub fn shorten(collection: &Collection, table: &str, ids: &[i64]) -> Result<()> 
 /// What says that a row keeps the description that it was given.
 fn by_hand(table: &str) -> &'static str {
     match table {
-        "entity" => "given",
+        "entity" => "(given AND NOT renamed)",
         _ => "(given_weight IS NOT NULL AND NOT bound)",
     }
 }

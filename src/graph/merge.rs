@@ -83,10 +83,10 @@ pub fn recount(collection: &Collection, touched: &Touched) -> Result<()> {
     collection.execute(sql, &[entities_arg()])?;
     call_by_aliases(collection, &entities)?;
     let sql = "UPDATE {s}.entity t SET name = CASE WHEN t.given OR t.row_key IS NOT NULL THEN t.name ELSE coalesce(m.name, t.name) END, \
-                 type = CASE WHEN t.given OR t.row_key IS NOT NULL THEN t.type ELSE m.type END, \
-                 description = CASE WHEN t.given OR t.fragments_hash = m.hash THEN t.description ELSE m.description END, \
-                 fragments_hash = CASE WHEN NOT t.given AND t.fragments_hash = m.hash THEN m.hash END, \
-                 stale = coalesce(NOT t.given AND t.fragments_hash = m.hash AND t.stale, false), \
+                 type = CASE WHEN t.given AND NOT t.renamed OR t.row_key IS NOT NULL THEN t.type ELSE m.type END, \
+                 description = CASE WHEN t.given AND NOT t.renamed OR t.fragments_hash = m.hash THEN t.description ELSE m.description END, \
+                 fragments_hash = CASE WHEN (NOT t.given OR t.renamed) AND t.fragments_hash = m.hash THEN m.hash END, \
+                 stale = coalesce((NOT t.given OR t.renamed) AND t.fragments_hash = m.hash AND t.stale, false), \
                  source_count = coalesce(m.documents, 0), block_count = coalesce(m.blocks, 0) \
                FROM unnest($1) AS wanted (id) LEFT JOIN ( \
                  SELECT *, sha256(convert_to(description, 'UTF8')) AS hash FROM (SELECT m.entity_id, count(DISTINCT m.document_id) AS documents, \
@@ -99,8 +99,9 @@ pub fn recount(collection: &Collection, touched: &Touched) -> Result<()> {
     collection.execute(sql, &[entities_arg()])?;
     shorten(collection, "entity", &entities)?;
     // An alias that was a document's word goes with the last document that has it.
-    let sql = "DELETE FROM {s}.entity_alias a WHERE a.entity_id = ANY ($1) AND NOT a.bound AND NOT (a.merged ->> 'given')::boolean \
-               AND a.merged -> 'relations' = '[]' AND NOT EXISTS (SELECT FROM {s}.mention m WHERE m.entity_id = a.entity_id AND m.key = a.key) \
+    let sql = "DELETE FROM {s}.entity_alias a USING {s}.entity t WHERE t.id = a.entity_id AND a.entity_id = ANY ($1) AND NOT a.bound \
+               AND CASE WHEN a.merged IS NULL THEN t.renamed ELSE NOT (a.merged ->> 'given')::boolean AND a.merged -> 'relations' = '[]' END \
+               AND NOT EXISTS (SELECT FROM {s}.mention m WHERE m.entity_id = a.entity_id AND m.key = a.key) \
                AND NOT EXISTS (SELECT FROM {s}.evidence e JOIN {s}.relation r ON r.id = e.relation_id \
                  WHERE a.entity_id IN (r.source_id, r.target_id) AND a.key IN (e.subject_key, e.object_key))";
     collection.execute(sql, &[entities_arg()])?;

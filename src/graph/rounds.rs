@@ -19,10 +19,6 @@ pub struct Passage {
 }
 
 /// What became of a block.
-#[expect(
-    clippy::large_enum_variant,
-    reason = "most blocks are read, and few are held at once"
-)]
 pub enum Heard {
     /// What was answered; `missed` says that a later question failed.
     Read {

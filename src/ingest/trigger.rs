@@ -79,6 +79,20 @@ fn name_row<'a>(trigger: &'a PgTrigger<'a>) -> error::Result<Tuple<'a>> {
             let sql = "INSERT INTO {s}.entity_alias (key, entity_id) VALUES ($1, $2) \
                        ON CONFLICT (key) DO UPDATE SET entity_id = excluded.entity_id";
             collection.execute(sql, &[before.into(), id.into()])?;
+            let sql = "DELETE FROM {s}.entity_alias WHERE key = $1 AND entity_id = $2";
+            collection.execute(sql, &[text.as_str().into(), id.into()])?;
+            let sql = "UPDATE {s}.community SET stale = true WHERE NOT stale AND id IN \
+                         (SELECT community_id FROM {s}.community_entity WHERE entity_id = $1)";
+            collection.execute(sql, &[id.into()])?;
+            // If that is all, its type and description go on to be what documents say, and go with them.
+            let same = |name: &str| {
+                let old = trigger.old().map(|old| old.get_by_name::<String>(name)).transpose();
+                Ok::<_, Error>(old.map_err(column)?.flatten() == row.get_by_name(name).map_err(column)?)
+            };
+            let is_all = same("type")? && same("description")?;
+            if is_all && row.get_by_name("given").map_err(column)? == Some(false) {
+                row.set_by_name("renamed", true).map_err(column)?;
+            }
             row.set_by_name("given", true).map_err(column)?;
         }
         row.set_by_name(key, text).map_err(column)?;

@@ -16,6 +16,7 @@ use super::trouble::{check_dimensions, stopped};
 use super::{Form, Function, Model, Role, Server};
 use crate::collection::Collection;
 use crate::error::{Error, Result};
+use crate::pg::subtransaction::attempt;
 use crate::pg::{threads, tick, vector};
 
 /// How long a round collects answers before they are written, if fewer come than are in the air.
@@ -388,16 +389,17 @@ impl Flight {
                     .map(|item| item.and_then(|text| read_text(role, step, &text, false)))
                     .collect()
             }
-            // Somebody waits for these: an exception is theirs.
+            // Somebody waits for the answer: an exception is theirs. A batch of reports, or a pair of names, is one of many.
             Role::Answerer => {
-                let replies = calls
-                    .iter()
-                    .map(|call| function.answer(call.input(), owner))
-                    .collect::<Result<Vec<_>>>()?;
-                replies
-                    .into_iter()
-                    .map(|text| read_text(role, step, &text, false))
-                    .collect()
+                let mut results = Vec::with_capacity(calls.len());
+                for call in &calls {
+                    let reply = match step {
+                        "ask" => Ok(function.answer(call.input(), owner)?),
+                        _ => attempt(|| function.answer(call.input(), owner)).map_err(|caught| caught.message),
+                    };
+                    results.push(reply.and_then(|text| read_text(role, step, &text, false)));
+                }
+                results
             }
             Role::Reranker => {
                 let score = |call: &Call| {

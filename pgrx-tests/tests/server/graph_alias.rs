@@ -232,6 +232,38 @@ fn an_entity_whose_name_no_document_has_is_called_as_they_call_it() {
 }
 
 #[test]
+fn renaming_by_hand_keeps_no_word_of_a_deleted_document() {
+    let database = Database::new();
+    let mut client = database.client();
+    run(
+        &mut client,
+        r#"SELECT rag_create('kb'); INSERT INTO kb.document (source_key, body) VALUES ('1', 'Secret Zork met Emil Stark.');
+           SELECT graph_import('kb', '{"entities": [{"name": "Secret Zork", "type": "spy", "description": "Zork is a spy.", "source_key": "1"}]}');
+           SELECT graph_extract('kb'); SELECT graph_communities('kb'); SELECT graph_summarize('kb');
+           UPDATE kb.entity SET name = 'Person S' WHERE key = 'secret zork'"#,
+    );
+    let rows = "SELECT string_agg(concat_ws('|', e.key, e.type, e.description, a.key), ' ' ORDER BY e.key) FROM kb.entity e \
+                LEFT JOIN kb.entity_alias a ON a.entity_id = e.id WHERE e.key LIKE '%s%'";
+    assert_eq!(
+        one::<i64>(
+            &mut client,
+            "SELECT count(*) FROM kb.community WHERE stale AND size > 1"
+        ),
+        1
+    );
+    run(&mut client, "SELECT graph_extract('kb', again => true)");
+    assert!(one::<String>(&mut client, rows).contains("|Zork is a spy.|secret zork"));
+    run(&mut client, "DELETE FROM kb.document");
+    assert_eq!(one::<String>(&mut client, rows), "person s");
+    // Back to a former name, which is no alias of itself.
+    run(
+        &mut client,
+        "UPDATE kb.entity SET name = 'Agent'; UPDATE kb.entity SET name = 'Person S'",
+    );
+    assert_eq!(one::<String>(&mut client, rows), "person s|agent");
+}
+
+#[test]
 fn an_import_that_comes_again_after_a_merge_changes_nothing() {
     let database = Database::new();
     let mut client = database.client();

@@ -54,7 +54,7 @@ fn proposals_have_reasons_and_can_be_taken() {
 
 /// An answerer that knows one of two Brandts.
 const ANSWERER: &str = "CREATE FUNCTION decides(question text) RETURNS text IMMUTABLE LANGUAGE sql AS $$SELECT CASE \
-    WHEN question LIKE '%Dr. Ada Brandt%' THEN 'Yes.' WHEN question LIKE '%Muller%' THEN 'no' ELSE 'Perhaps?' END$$; ";
+    WHEN question LIKE '%Dr. Ada Brandt%' THEN 'Yes.' WHEN question LIKE '%Muller%' THEN 'no' END$$; ";
 
 #[test]
 fn a_model_decides_on_proposals() {
