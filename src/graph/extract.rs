@@ -168,7 +168,8 @@ impl Blocks {
     pub fn step(&mut self, collection: &Collection, ledger: &mut Ledger, skip: bool) -> Result<i64> {
         let ids = &self.ids[self.at..self.ids.len().min(self.at + BATCH)];
         let sql = "SELECT b.id, b.document_id, b.start_char, b.text, d.title, to_json(b.section_path)::text, \
-                     ARRAY(SELECT c.id FROM {s}.change c WHERE c.\"table\" = 'block' AND c.key = b.id::text) \
+                     ARRAY(SELECT c.id FROM {s}.change c WHERE c.\"table\" = 'block' AND c.key = b.id::text), \
+                     d.partition \
                    FROM unnest($1::bigint[]) WITH ORDINALITY AS u (id, n) \
                    JOIN {s}.block b ON b.id = u.id JOIN {s}.document d ON d.id = b.document_id \
                    WHERE EXISTS (SELECT FROM {s}.change c WHERE c.\"table\" = 'block' AND c.key = b.id::text) ORDER BY u.n";
@@ -184,6 +185,7 @@ impl Blocks {
             Ok(Passage {
                 block,
                 title: row.get(5)?,
+                partition: row.need(8)?,
                 section: serde_json::from_str(&section).unwrap_or_default(),
             })
         })?;
@@ -193,8 +195,7 @@ impl Blocks {
         let before = ledger.waiting;
         let mut failed = 0;
         if options.extractor.is_built_in() {
-            let blocks: Vec<_> = rows.iter().map(|row| (&row.block, row.title.as_deref())).collect();
-            titles::read(collection, &blocks, &mut found)?;
+            titles::read(collection, &rows, &mut found)?;
             read.extend(rows.iter().map(|row| row.block.id));
         } else {
             let heard = rounds::ask(collection, ledger, &rows)?;

@@ -15,6 +15,7 @@ use crate::pg::tick;
 pub struct Passage {
     pub block: Block,
     pub title: Option<String>,
+    pub partition: String,
     pub section: Vec<String>,
 }
 
@@ -49,7 +50,9 @@ pub fn ask(collection: &Collection, ledger: &mut Ledger, passages: &[Passage]) -
         let items: Vec<Item> = open
             .iter()
             .map(|&at| {
-                let Passage { block, title, section } = &passages[at];
+                let Passage {
+                    block, title, section, ..
+                } = &passages[at];
                 let before = match &heard[at] {
                     Heard::Read { found, .. } => Some(&**found),
                     _ => None,

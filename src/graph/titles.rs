@@ -5,8 +5,9 @@ use std::collections::{HashMap, HashSet};
 use graphrag_text::phrases::{self, Form, Title};
 
 use super::extract::unwrite;
-use super::found::{Block, Found};
+use super::found::Found;
 use super::merge::{Touched, recount};
+use super::rounds::Passage;
 use crate::collection::Collection;
 use crate::error::Result;
 use crate::model;
@@ -15,30 +16,34 @@ use crate::pg::tick;
 /// Bytes of text whose possible names are looked up in one statement: their words are held in memory meanwhile.
 const LOOKUP_BYTES: usize = 1 << 20;
 
-/// Adds what the built-in extractor finds in `blocks`, each with the title of its document.
-pub fn read(collection: &Collection, blocks: &[(&Block, Option<&str>)], found: &mut Found) -> Result<()> {
-    let mut from = 0;
-    let mut bytes = 0;
-    for at in 0..blocks.len() {
-        bytes += blocks[at].0.text.len();
-        if bytes >= LOOKUP_BYTES || at + 1 == blocks.len() {
-            read_part(collection, &blocks[from..=at], found)?;
-            (from, bytes) = (at + 1, 0);
+/// Adds what the built-in extractor finds in `passages`. The titles of one partition are names in that alone.
+pub fn read(collection: &Collection, passages: &[Passage], found: &mut Found) -> Result<()> {
+    let mut sorted: Vec<&Passage> = passages.iter().collect();
+    sorted.sort_by(|a, b| a.partition.cmp(&b.partition));
+    for of_partition in sorted.chunk_by(|a, b| a.partition == b.partition) {
+        let mut from = 0;
+        let mut bytes = 0;
+        for at in 0..of_partition.len() {
+            bytes += of_partition[at].block.text.len();
+            if bytes >= LOOKUP_BYTES || at + 1 == of_partition.len() {
+                read_part(collection, &of_partition[from..=at], found)?;
+                (from, bytes) = (at + 1, 0);
+            }
         }
     }
     Ok(())
 }
 
-fn read_part(collection: &Collection, blocks: &[(&Block, Option<&str>)], found: &mut Found) -> Result<()> {
+fn read_part(collection: &Collection, passages: &[&Passage], found: &mut Found) -> Result<()> {
     let stop = collection.options.stop_words();
     let mut wanted = HashSet::new();
-    let mut readings = Vec::with_capacity(blocks.len());
-    for (block, title) in blocks {
+    let mut readings = Vec::with_capacity(passages.len());
+    for Passage { block, title, .. } in passages {
         let reading = model::read_built_in(&block.text, stop);
         reading.candidates(&mut tick, &mut |key| {
             wanted.insert(phrases::hash(&key));
         });
-        let title = title.and_then(|title| phrases::title(title, stop));
+        let title = title.as_deref().and_then(|title| phrases::title(title, stop));
         for form in title
             .iter()
             .flat_map(|title| [&title.full].into_iter().chain(&title.short))
@@ -47,7 +52,8 @@ fn read_part(collection: &Collection, blocks: &[(&Block, Option<&str>)], found: 
         }
         readings.push((block, title, reading));
     }
-    let known = Known::look_up(collection, wanted)?;
+    let partition = passages.first().map_or("", |passage| passage.partition.as_str());
+    let known = Known::look_up(collection, partition, wanted)?;
     for (block, title, reading) in readings {
         let own = title.as_ref().map(|title| known.form(title));
         let own = own.filter(|own| known.names.contains(&own.key));
@@ -68,16 +74,16 @@ struct Known {
 
 impl Known {
     /// The titles one of whose forms has a hash in `wanted`, and those that make a form ambiguous.
-    fn look_up(collection: &Collection, wanted: HashSet<i64>) -> Result<Known> {
+    fn look_up(collection: &Collection, partition: &str, wanted: HashSet<i64>) -> Result<Known> {
         let stop = collection.options.stop_words();
         // One word is the name of a thing if the document uses it ("Tennessee"), and else a heading ("Hiring").
-        let sql = "SELECT d.title FROM {s}.document d WHERE d.title_hash = ANY ($1) \
+        let sql = "SELECT d.title FROM {s}.document d WHERE d.title_hash = ANY ($1) AND d.partition = $2 \
                      AND (btrim(d.title) LIKE '% %' OR strpos(left(d.body, 20000), btrim(d.title)) > 0) \
-                   UNION SELECT d.title FROM {s}.document d WHERE d.short_title_hash = ANY ($1)";
+                   UNION SELECT d.title FROM {s}.document d WHERE d.short_title_hash = ANY ($1) AND d.partition = $2";
         let titles = |hashes: &HashSet<i64>| -> Result<Vec<Title>> {
             let mut hashes: Vec<i64> = hashes.iter().copied().collect();
             hashes.sort_unstable();
-            let found: Vec<String> = collection.query(sql, &[hashes.into()], |row| row.need(1))?;
+            let found: Vec<String> = collection.query(sql, &[hashes.into(), partition.into()], |row| row.need(1))?;
             tick();
             Ok(found.iter().filter_map(|title| phrases::title(title, stop)).collect())
         };

@@ -249,3 +249,24 @@ fn a_small_collection_is_not_judged() {
         assert_eq!((error.code().code(), error.message()), ("22023", message));
     }
 }
+
+#[test]
+fn a_title_of_another_partition_names_nothing() {
+    let database = Database::new();
+    let mut client = database.client();
+    run(
+        &mut client,
+        r#"SELECT rag_create('kb', partition_by => '{tenant}'); INSERT INTO kb.document (title, body, metadata) VALUES
+           ('Fraud model', 'The fraud model scores transactions.', '{"tenant": "a"}'),
+           ('Notes', 'Ines Roth saw the fraud model at work.', '{"tenant": "a"}'),
+           ('Notes', 'Emil Stark saw the fraud model at rest.', '{"tenant": "b"}');
+           SELECT graph_extract('kb')"#,
+    );
+    assert_eq!(
+        list::<String>(
+            &mut client,
+            "SELECT DISTINCT d.metadata ->> 'tenant' FROM kb.mention m JOIN kb.document d ON d.id = m.document_id WHERE m.key = 'fraud model'"
+        ),
+        ["a"]
+    );
+}

@@ -13,6 +13,7 @@ mod graph;
 mod graph_add;
 mod graph_alias;
 mod graph_bind;
+mod graph_bind_rights;
 mod graph_bind_told;
 mod graph_builtin;
 mod graph_communities;
