@@ -4,8 +4,7 @@ use pg_graphrag_tests::Database;
 use postgres::Client;
 
 use crate::graph_alias::{graph, miscounted};
-use crate::operations::restore;
-use crate::support::{failure, list, one, refused, rows, run};
+use crate::support::{list, one, refused, rows, run};
 
 pub const STAFF: &str = "CREATE SCHEMA hr; \
     CREATE TABLE hr.employee (id int PRIMARY KEY, full_name text, known_as text[], nick text, manager_id int REFERENCES hr.employee); \

@@ -2,9 +2,9 @@
 
 use pg_graphrag_tests::Database;
 
-use crate::graph_bind::{BIND, STAFF, bound, bytes, counts, edges};
+use crate::graph_bind::{BIND, STAFF, bound, bytes, counts};
 use crate::operations::restore;
-use crate::support::{failure, list, one, refused, rows, run};
+use crate::support::{failure, list, one, refused, run};
 
 #[test]
 fn the_owner_reads_and_row_security_holds() {
