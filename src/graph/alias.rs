@@ -176,13 +176,18 @@ pub fn absorb(collection: &Collection, kept: i64, gone: i64) -> Result<Vec<i64>>
          WHERE e.relation_id = m.id AND r.id <> m.id"
     );
     collection.execute(&sql, &ids())?;
+    // In a partition that has only the one that goes, its communities are those of the one that stays.
     let sql = "INSERT INTO {s}.community_entity (community_id, entity_id) \
-               SELECT community_id, $1 FROM {s}.community_entity WHERE entity_id = $2 ON CONFLICT DO NOTHING";
+               SELECT g.community_id, $1 FROM {s}.community_entity g JOIN {s}.community c ON c.id = g.community_id \
+               WHERE g.entity_id = $2 AND NOT EXISTS (SELECT FROM {s}.community_entity k JOIN {s}.community d ON d.id = k.community_id \
+                 WHERE k.entity_id = $1 AND d.partition = c.partition)";
     collection.execute(sql, &ids())?;
     let sql = "UPDATE {s}.community c SET stale = true, size = (SELECT count(*) FROM {s}.community_entity m \
                  WHERE m.community_id = c.id AND m.entity_id <> $2) \
                WHERE c.id IN (SELECT community_id FROM {s}.community_entity WHERE entity_id = $2) AND $1 IS NOT NULL";
     collection.execute(sql, &ids())?;
+    let sql = "DELETE FROM {s}.community WHERE size = 0 AND id IN (SELECT community_id FROM {s}.community_entity WHERE entity_id = $1)";
+    collection.execute(sql, &[gone.into()])?;
     collection.execute(
         "DELETE FROM {s}.relation WHERE source_id = $1 OR target_id = $1",
         &[gone.into()],

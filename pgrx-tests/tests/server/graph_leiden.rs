@@ -254,3 +254,24 @@ fn algorithms_and_their_limits() {
         assert_eq!((error.code().code(), error.message()), ("22023", message));
     }
 }
+
+#[test]
+fn merging_leaves_every_entity_in_one_community_a_level() {
+    let database = Database::new();
+    let mut client = database.client();
+    run(
+        &mut client,
+        &format!(
+            "{RINGS} SELECT rag_create('kb'); SELECT rings('kb', 1, 4, 12); INSERT INTO kb.entity (name) VALUES ('alone'); \
+             SELECT graph_communities('kb', max_size => 6); SELECT graph_merge('kb', 'r1 n003', 'r3 n007', 'alone'); \
+             SELECT graph_merge('kb', 'r1 n004', 'r1 n005')"
+        ),
+    );
+    let twice = "SELECT count(*) FROM (SELECT FROM kb.community c JOIN kb.community_entity e ON e.community_id = c.id \
+                 GROUP BY e.entity_id, c.level HAVING count(*) > 1) t";
+    assert_eq!(one::<i64>(&mut client, twice), 0);
+    let miscounted = "SELECT count(*) FROM kb.community c WHERE size = 0 OR size <> (SELECT count(*) FROM kb.community_entity e WHERE e.community_id = c.id)";
+    assert_eq!(one::<i64>(&mut client, miscounted), 0);
+    let homeless = "SELECT count(*) FROM kb.entity t WHERE NOT EXISTS (SELECT FROM kb.community_entity e WHERE e.entity_id = t.id)";
+    assert_eq!(one::<i64>(&mut client, homeless), 0);
+}
