@@ -84,15 +84,18 @@ pub fn reason(collection: &Collection, step: &str) -> Result<Option<String>> {
     Ok(found.into_iter().next())
 }
 
-/// Says what a step has come to in which calls have failed, and why. `asked` says whether any was asked at all.
-pub fn tell_failures(collection: &Collection, step: &str, what: String, asked: bool) -> Result<()> {
+/// Says what a step has come to in which calls have failed, and why.
+pub fn tell_failures(collection: &Collection, step: &str, what: String) -> Result<()> {
     let reason = reason(collection, step)?.unwrap_or_default();
     let stand_in = match step {
-        "tree" | "reports" => " The built-in summarizer stands in.",
+        "tree" | "describe" | "reports" => " The built-in summarizer stands in.",
         _ => "",
     };
+    let sql = "SELECT EXISTS (SELECT FROM {s}.model_call WHERE step = $1 AND status = 'failed' AND attempts < $2)";
+    let args = [step.into(), collection.options.max_attempts.into()];
+    let is_tried_again: bool = collection.query_one(sql, &args, |row| row.need(1))?;
     let hint = match () {
-        () if !asked => format!(
+        () if !is_tried_again => format!(
             "They have had max_attempts; UPDATE {}.model_call SET attempts = 0 WHERE status = 'failed' has them tried again.",
             collection.schema
         ),

@@ -76,7 +76,7 @@ fn raptor(
     let failed: i64 = collection.query_one(sql, &[], |row| row.need(1))?;
     if failed > 0 && built.waiting == 0 {
         let summaries = count(failed, "summary", "summaries");
-        trouble::tell_failures(&collection, "tree", format!("the model failed on {summaries}"), true)?;
+        trouble::tell_failures(&collection, "tree", format!("the model failed on {summaries}"))?;
     }
     let sql = "SELECT level, count(*) FROM {s}.node GROUP BY 1 ORDER BY 1";
     let levels: Vec<(i32, i64)> = collection.query(sql, &[], |row| Ok((row.need(1)?, row.need(2)?)))?;

@@ -262,7 +262,7 @@ impl Phase {
         let time = span(self.started.elapsed().as_secs_f64());
         match failed {
             0 => notice!("{text}, {time}"),
-            _ => trouble::tell_failures(collection, step, format!("{text}, {failed} failed, {time}"), calls > 0)?,
+            _ => trouble::tell_failures(collection, step, format!("{text}, {failed} failed, {time}"))?,
         }
         if waiting > 0 && limited {
             notice!("{step}: max_calls is reached; CALL rag_refresh again to go on");
