@@ -228,6 +228,7 @@ CREATE TABLE {schema}.community (
     metadata     jsonb NOT NULL DEFAULT '{}',
     source_count int NOT NULL DEFAULT 0,
     stale        boolean NOT NULL DEFAULT true,
+    lazy         boolean NOT NULL DEFAULT false,
     UNIQUE (level, partition, member_hash)
 );
 CREATE INDEX community_parent ON {schema}.community (parent_id);
@@ -420,6 +421,7 @@ COMMENT ON COLUMN {schema}.evidence.given IS 'Stated through graph_add or INSERT
 COMMENT ON TABLE {schema}.claim IS 'Statements about an entity with a status and dates.';
 COMMENT ON TABLE {schema}.community IS 'Clusters of entities at one level (0 is the coarsest) and the reports written on them.';
 COMMENT ON COLUMN {schema}.community.metadata IS 'The metadata pairs that all documents behind the community share.';
+COMMENT ON COLUMN {schema}.community.lazy IS 'The report is a digest, in whose place a model writes one when rag_ask first reads it (setting lazy_reports).';
 COMMENT ON TABLE {schema}.community_entity IS 'Members of communities.';
 COMMENT ON TABLE {schema}.community_source IS 'Every document behind a community.';
 COMMENT ON TABLE {schema}.model_call IS 'Ledger of model calls: one row an item asked. Answer a pending one: UPDATE ... SET response = ..., status = ''done'' WHERE key = ....';

@@ -21,7 +21,9 @@ CREATE FUNCTION @extschema@.rag_ask(
     level int DEFAULT NULL,
     k int DEFAULT NULL,
     filter jsonb DEFAULT '{}',
-    documents bigint[] DEFAULT NULL)
+    documents bigint[] DEFAULT NULL,
+    dynamic boolean DEFAULT false,
+    max_hops int DEFAULT NULL)
 RETURNS jsonb LANGUAGE c VOLATILE COST 100000 AS 'MODULE_PATHNAME', 'rag_ask_wrapper';
 
 CREATE FUNCTION @extschema@._refresh_start(collection text, max_calls bigint, steps text[])

@@ -1,7 +1,11 @@
 //! rag_ask: a question answered from passages, or from reports on the whole corpus.
 
+mod drift;
+mod mapped;
 mod plain;
-mod whole;
+mod prompts;
+mod select;
+mod source;
 
 use pgrx::PgSqlErrorCode;
 use pgrx::prelude::*;
@@ -9,14 +13,29 @@ use serde_json::Value;
 
 use crate::collection::{Collection, literal, quoted};
 use crate::error::{Error, Result, capital, in_range, required, sql};
-use crate::model::{Answer, Ledger, Model};
+use crate::model::{Answer, Ledger, Model, ledger};
 use crate::pg::json::Json;
 use crate::search::Scope;
 
-const MODES: [&str; 2] = ["plain", "global"];
+const MODES: [&str; 4] = ["plain", "global", "drift", "text"];
 
-/// SQL: `rag_ask(collection, question, mode, level, k, filter, documents)`.
+/// What is asked, and how it is to be answered.
+pub struct Wanted<'a> {
+    pub question: &'a str,
+    pub mode: &'a str,
+    /// The level whose reports are read, or the deepest one.
+    pub level: Option<i32>,
+    /// Only so many reports, the nearest.
+    pub k: Option<i64>,
+    /// Reports are rated from the coarsest level down.
+    pub dynamic: bool,
+    /// Rounds of questions that follow.
+    pub max_hops: Option<i32>,
+}
+
+/// SQL: `rag_ask(collection, question, mode, level, k, filter, documents, dynamic, max_hops)`.
 #[pg_extern(sql = false)]
+#[allow(clippy::too_many_arguments, reason = "the arguments of the SQL function")]
 fn rag_ask(
     collection: Option<&str>,
     question: Option<&str>,
@@ -25,56 +44,87 @@ fn rag_ask(
     k: Option<i32>,
     filter: Option<Json>,
     documents: Option<Vec<Option<i64>>>,
+    dynamic: Option<bool>,
+    max_hops: Option<i32>,
 ) -> sql::Result<Json> {
     let scope = Scope::new(filter, documents)?;
-    Ok(ask(collection, question, mode, level, k, &scope)?)
+    let wanted = Wanted {
+        question: required(question, "question")?,
+        mode: required(mode, "mode")?,
+        level,
+        k: k.map(i64::from),
+        dynamic: required(dynamic, "dynamic")?,
+        max_hops,
+    };
+    Ok(ask(collection, &wanted, &scope)?.into())
 }
 
-fn ask(
-    name: Option<&str>,
-    question: Option<&str>,
-    mode: Option<&str>,
-    level: Option<i32>,
-    k: Option<i32>,
-    scope: &Scope,
-) -> Result<Json> {
-    let question = required(question, "question")?;
-    let mode = required(mode, "mode")?;
-    if !MODES.contains(&mode) {
-        return Err(
-            Error::invalid(format!("unknown mode \"{mode}\"")).hint(format!("Modes are '{}'.", MODES.join("', '")))
-        );
-    }
-    for (argument, is_given) in [("level", level.is_some()), ("k", k.is_some())] {
-        if is_given && mode != "global" {
-            return Err(Error::invalid(format!("{argument} is for the mode 'global' alone")));
+impl Wanted<'_> {
+    fn check(&self) -> Result<()> {
+        if !MODES.contains(&self.mode) {
+            return Err(Error::invalid(format!("unknown mode {}", quoted(self.mode)))
+                .hint(format!("Modes are '{}'.", MODES.join("', '"))));
         }
+        for (argument, is_given, modes) in [
+            ("level", self.level.is_some(), &["global", "drift"][..]),
+            ("k", self.k.is_some(), &["global", "drift"]),
+            ("dynamic", self.dynamic, &["global"]),
+            ("max_hops", self.max_hops.is_some(), &["drift"]),
+        ] {
+            if is_given && !modes.contains(&self.mode) {
+                return Err(Error::invalid(format!(
+                    "{argument} is for the mode '{}' alone",
+                    modes.join("' or '")
+                )));
+            }
+        }
+        if self.dynamic && self.k.is_some() {
+            return Err(Error::invalid("k and dynamic exclude each other")
+                .detail("Reports are either chosen by their vectors or rated by the answerer."));
+        }
+        self.level
+            .map(|level| in_range(Some(level), "level", 0..=1000))
+            .transpose()?;
+        self.k
+            .map(|k| in_range(Some(k), "k", 1..=i64::from(i32::MAX)))
+            .transpose()?;
+        self.max_hops
+            .map(|hops| in_range(Some(hops), "max_hops", 0..=10))
+            .transpose()?;
+        Ok(())
     }
-    let level = level
-        .map(|level| in_range(Some(level), "level", 0..=1000))
-        .transpose()?;
-    let k = k.map(|k| in_range(Some(k), "k", 1..=i32::MAX)).transpose()?;
-    let collection = Collection::write(name)?;
-    let Some(answerer) = &collection.options.answerer else {
-        return Err(Error::new(
+}
+
+/// Answers a question.
+pub fn ask(name: Option<&str>, wanted: &Wanted, scope: &Scope) -> Result<Value> {
+    wanted.check()?;
+    let mut collection = Collection::write(name)?;
+    if wanted.mode != "plain" && select::may_write(&collection)? {
+        // The locks of a builder come before all others.
+        drop(collection);
+        collection = Collection::build_with_models(name, false)?;
+    }
+    let answerer = answerer(&collection)?;
+    ledger::retry_questions(&collection)?;
+    match wanted.mode {
+        "global" | "text" => mapped::ask(&collection, answerer, wanted, scope),
+        "drift" => drift::ask(&collection, answerer, wanted, scope),
+        _ => plain::ask(&collection, answerer, wanted, scope),
+    }
+}
+
+/// The answerer of a collection, which has to have one.
+fn answerer(collection: &Collection) -> Result<&Model> {
+    collection.options.answerer.as_ref().ok_or_else(|| {
+        Error::new(
             PgSqlErrorCode::ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
             format!("collection {} has no answerer", quoted(&collection.name)),
         )
         .hint(format!(
             "SELECT rag_alter({}, '{{\"answerer\": \"server:name\"}}'), or function:schema.name.",
             literal(&collection.name)
-        )));
-    };
-    // What failed before is asked again: somebody waits for it.
-    collection.execute(
-        "DELETE FROM {s}.model_call WHERE step IN ('ask', 'map') AND status = 'failed'",
-        &[],
-    )?;
-    let answer: Value = match mode {
-        "global" => whole::ask(&collection, answerer, question, level.unwrap_or(0), k, scope)?,
-        _ => plain::ask(&collection, answerer, question, scope)?,
-    };
-    Ok(answer.into())
+        ))
+    })
 }
 
 /// The one answer that was wanted, or why there is none.
@@ -92,17 +142,16 @@ fn answered(ledger: &Ledger, model: &Model, answer: Option<Answer>) -> Result<St
     }
 }
 
-/// The numbers from 1 to `last` that an answer gives in square brackets, each once, ascending.
-fn cited(answer: &str, last: usize) -> Vec<usize> {
-    let mut cited: Vec<usize> = answer
-        .split('[')
-        .skip(1)
-        .filter_map(|rest| rest.split_once(']'))
-        .flat_map(|(inside, _)| inside.split(','))
-        .filter_map(|number| number.trim().parse().ok())
-        .filter(|number| (1..=last).contains(number))
-        .collect();
-    cited.sort_unstable();
-    cited.dedup();
-    cited
+/// The answers of those that gave one; an error if none did.
+fn texts(ledger: &Ledger, model: &Model, answers: Vec<Option<Answer>>) -> Result<Vec<Option<String>>> {
+    if !answers.is_empty() && !answers.iter().any(|answer| matches!(answer, Some(Answer::Text(_)))) {
+        answered(ledger, model, None)?;
+    }
+    Ok(answers
+        .into_iter()
+        .map(|answer| match answer {
+            Some(Answer::Text(text)) => Some(text),
+            _ => None,
+        })
+        .collect())
 }

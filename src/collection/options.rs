@@ -10,7 +10,7 @@ use serde_json::{Map, Value};
 use super::reading::{self, Reading};
 use super::{LAYOUT, quoted};
 use crate::error::{Error, Result, required};
-use crate::model::prompts::PROMPTS;
+use crate::model::wording::PROMPTS;
 use crate::model::{Embedder, Model, Part, Role};
 use crate::pg::json::Json;
 use crate::pg::spi;
@@ -52,6 +52,8 @@ pub struct Options {
     /// How often a model is asked what it has missed in a block.
     pub gleanings: i64,
     pub reading: Reading,
+    /// Reports are digests until somebody reads them.
+    pub lazy_reports: bool,
     /// Blocks from which on statistics tell which edges of the built-in extractor count.
     pub prune_from: i64,
     /// Documents that a phrase has to stand in.
@@ -82,6 +84,9 @@ const NUMBERS: [(&str, i64, i64, i64); 14] = [
 
 /// The setting that is a fraction.
 const EDGE_NPMI: &str = "edge_npmi";
+
+/// The setting that is true or false.
+const LAZY_REPORTS: &str = "lazy_reports";
 
 /// The models that rag_alter changes.
 const MODELS: [&str; 5] = ["embedder", "summarizer", "extractor", "answerer", "reranker"];
@@ -167,6 +172,7 @@ impl Options {
             description_tokens: number("description_tokens")?,
             gleanings: number("gleanings")?,
             reading: Reading::parse(map)?,
+            lazy_reports: lazy_reports(map)?,
             prune_from: number("prune_from")?,
             phrase_documents: number("phrase_documents")?,
             edge_npmi: edge_npmi(map)?,
@@ -240,7 +246,7 @@ impl Options {
 
 fn prompts(map: &Map<String, Value>) -> Result<BTreeMap<&'static str, String>> {
     let mut prompts = BTreeMap::new();
-    for (key, default) in PROMPTS {
+    for &(key, default) in PROMPTS {
         let text = match map.get(key) {
             None | Some(Value::Null) => default,
             Some(Value::String(text)) if !text.trim().is_empty() && text.len() <= MAX_PROMPT_BYTES => text,
@@ -270,6 +276,17 @@ fn edge_npmi(map: &Map<String, Value>) -> Result<f64> {
                 ))
                 .detail(format!("It is {value}."))
             }),
+    }
+}
+
+fn lazy_reports(map: &Map<String, Value>) -> Result<bool> {
+    match map.get(LAZY_REPORTS) {
+        None | Some(Value::Null) => Ok(false),
+        Some(Value::Bool(wanted)) => Ok(*wanted),
+        Some(other) => Err(
+            Error::invalid(format!("setting {} must be true or false", quoted(LAZY_REPORTS)))
+                .detail(format!("It is {other}.")),
+        ),
     }
 }
 
@@ -305,8 +322,8 @@ pub fn settings_of(settings: Option<Json>) -> Result<Map<String, Value>> {
 
 /// Refuses keys that are not options; `models` says whether all models may be among them (rag_alter), or only the reranker.
 pub fn check_keys(settings: &Map<String, Value>, models: bool) -> Result<()> {
-    let mut known: Vec<&str> = NUMBERS.iter().map(|n| n.0).chain(PROMPTS.map(|p| p.0)).collect();
-    known.push(EDGE_NPMI);
+    let mut known: Vec<&str> = NUMBERS.iter().map(|n| n.0).chain(PROMPTS.iter().map(|p| p.0)).collect();
+    known.extend([EDGE_NPMI, LAZY_REPORTS]);
     known.extend(reading::KEYS);
     known.extend(if models { &MODELS[..] } else { &MODELS[4..] });
     match settings.keys().find(|key| !known.contains(&key.as_str())) {

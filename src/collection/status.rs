@@ -59,7 +59,7 @@ fn status(name: Option<&str>) -> Result<Vec<StatusRow>> {
                  UNION ALL SELECT stale FROM {s}.relation WHERE fragments_hash IS NOT NULL) d \
          UNION ALL SELECT 6, 'communities', count(*), count(*) FILTER (WHERE EXISTS \
                 (SELECT FROM {s}.community_entity c WHERE c.entity_id = e.id)), NULL FROM {s}.entity e \
-         UNION ALL SELECT 7, 'reports', count(*), count(text) FILTER (WHERE NOT stale), 'summarizer' \
+         UNION ALL SELECT 7, 'reports', count(*), count(text) FILTER (WHERE NOT stale AND (NOT lazy OR $1)), 'summarizer' \
            FROM {s}.community WHERE size > 1) \
        SELECT c.step, c.total, c.done, greatest(c.total - c.done - coalesce(m.failed, 0), 0), coalesce(m.failed, 0), \
               (s.value ->> 'built_at')::timestamptz, coalesce(r.value #>> '{}', s.value ->> 'model'), coalesce(m.calls, 0)::bigint, \
@@ -70,7 +70,7 @@ fn status(name: Option<&str>) -> Result<Vec<StatusRow>> {
                          count(*) FILTER (WHERE status = 'pending' AND NOT stale) AS waiting \
                   FROM {s}.model_call GROUP BY 1) m ON m.step = c.step \
        ORDER BY c.position";
-    collection.query(sql, &[], |row| {
+    collection.query(sql, &[collection.options.lazy_reports.into()], |row| {
         Ok((
             row.need(1)?,
             row.need(2)?,

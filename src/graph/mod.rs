@@ -33,6 +33,6 @@ pub use describe::Descriptions;
 pub use extract::{Blocks, finish as finish_extraction};
 pub use global::stands;
 pub use merge::{lock_rows, reattach, recount, settle_communities, touched_by, touched_by_all};
-pub use report::Reports;
+pub use report::{Reports, digests};
 pub use rounds::rounds;
 pub use titles::{extracted, retitle};

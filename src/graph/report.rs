@@ -14,8 +14,10 @@ use crate::collection::Collection;
 use crate::error::{Result, in_range, sql};
 use crate::model::embed::{self, Text};
 use crate::model::{self, Answer, Asking, Item, Ledger, prompts};
+use crate::pg::spi::Arg;
 use crate::pg::tick;
 use crate::pg::vector::Vectors;
+use crate::search::Scope;
 use crate::{ingest, search};
 
 /// Communities whose relations are read at once.
@@ -47,7 +49,7 @@ fn summarize(name: Option<&str>, level: Option<i32>) -> Result<Vec<(i32, i64, i6
         .map(|level| in_range(Some(level), "level", 0..=1000))
         .transpose()?;
     let collection = Collection::build_with_models(name, false)?;
-    let mut reports = Reports::pending(&collection, level)?;
+    let mut reports = Reports::pending(&collection, level, false)?;
     let mut ledger = Ledger::begin(&collection, "reports", Asking::Now)?;
     while !reports.is_done() {
         reports.step(&collection, &mut ledger, true)?;
@@ -85,6 +87,8 @@ struct Stale {
 /// The communities that need a report, taken a batch at a time, the deepest level first.
 pub struct Reports {
     stale: Vec<Stale>,
+    /// Digests are written, which a model replaces when somebody reads them.
+    lazily: bool,
     at: usize,
     counts: BTreeMap<i32, Count>,
 }
@@ -101,10 +105,28 @@ struct Report {
 }
 
 impl Reports {
-    pub fn pending(collection: &Collection, level: Option<i32>) -> Result<Reports> {
-        let sql = "SELECT id, level, size FROM {s}.community WHERE stale AND size > 1 AND ($1 IS NULL OR level = $1) \
-                   ORDER BY level DESC, partition COLLATE \"C\", member_hash";
-        let stale = collection.returning(sql, &[level.into()], |row| {
+    /// Those that need one: `lazily`, a digest, else a model's.
+    pub fn pending(collection: &Collection, level: Option<i32>, lazily: bool) -> Result<Reports> {
+        let condition = "(stale OR lazy AND NOT $2) AND ($1 IS NULL OR level = $1)";
+        Self::those(collection, condition, &[level.into(), lazily.into()], lazily)
+    }
+
+    /// Those of some communities that a model has not written yet.
+    pub fn of(collection: &Collection, communities: &[i64]) -> Result<Reports> {
+        Self::those(
+            collection,
+            "id = ANY ($1) AND lazy",
+            &[communities.to_vec().into()],
+            false,
+        )
+    }
+
+    fn those(collection: &Collection, condition: &str, args: &[Arg], lazily: bool) -> Result<Reports> {
+        let sql = format!(
+            "SELECT id, level, size FROM {{s}}.community WHERE size > 1 AND {condition} \
+             ORDER BY level DESC, partition COLLATE \"C\", member_hash"
+        );
+        let stale = collection.returning(&sql, args, |row| {
             Ok(Stale {
                 id: row.need(1)?,
                 level: row.need(2)?,
@@ -113,9 +135,21 @@ impl Reports {
         })?;
         Ok(Reports {
             stale,
+            lazily,
             at: 0,
             counts: BTreeMap::new(),
         })
+    }
+
+    /// Writes them in this transaction, for somebody who waits. Answers the number of calls.
+    pub fn write_now(mut self, collection: &Collection) -> Result<i64> {
+        let mut ledger = Ledger::resume(collection, "reports", Asking::Now);
+        ledger.retry_failed()?;
+        while !self.is_done() {
+            self.step(collection, &mut ledger, true)?;
+            tick();
+        }
+        Ok(ledger.calls)
     }
 
     pub fn total(&self) -> usize {
@@ -147,7 +181,7 @@ impl Reports {
         let ids: Vec<i64> = part.iter().map(|community| community.id).collect();
         let (waiting, calls) = (ledger.waiting, ledger.calls);
         refresh_sources(collection, &ids)?;
-        let reports = compose(collection, ledger, part)?;
+        let reports = compose(collection, ledger, part, self.lazily)?;
         let texts: Vec<Text> = reports
             .iter()
             .map(|(_, documents, report)| Text {
@@ -174,7 +208,7 @@ impl Reports {
             count.written += written.len() as i64 - failed;
             self.at += part.len();
         }
-        write(collection, written)?;
+        write(collection, written, self.lazily)?;
         Ok(waiting)
     }
 
@@ -186,14 +220,20 @@ impl Reports {
 }
 
 /// The reports of some communities, with the documents behind them; those that the model has not answered yet are left out.
-fn compose(collection: &Collection, ledger: &mut Ledger, part: &[Stale]) -> Result<Vec<(i64, Vec<i64>, Report)>> {
+fn compose(
+    collection: &Collection,
+    ledger: &mut Ledger,
+    part: &[Stale],
+    lazily: bool,
+) -> Result<Vec<(i64, Vec<i64>, Report)>> {
     let options = &collection.options;
     let model = &options.summarizer;
+    let is_asked = !lazily && !model.is_built_in();
     let ids: Vec<i64> = part.iter().map(|community| community.id).collect();
-    let mut said = statements(collection, &ids)?;
-    let around = match model.is_built_in() {
-        true => Around::default(),
-        false => Around::read(collection, &ids)?,
+    let mut said = statements(collection, &ids, None)?;
+    let around = match is_asked {
+        true => Around::read(collection, &ids)?,
+        false => Around::default(),
     };
     let mut documents: HashMap<i64, Vec<i64>> = HashMap::new();
     if options.models().any(|model| !model.is_built_in()) {
@@ -208,7 +248,7 @@ fn compose(collection: &Collection, ledger: &mut Ledger, part: &[Stale]) -> Resu
     for community in part {
         let statements = said.remove(&community.id).unwrap_or_default();
         let documents = documents.remove(&community.id).unwrap_or_default();
-        if !model.is_built_in() {
+        if is_asked {
             let lines = context(community.id, &statements, &around, options.report_tokens as usize);
             let lines: Vec<&str> = lines.iter().map(String::as_str).collect();
             items.push(Item::new(prompts::report(model, options, &lines), documents.clone()));
@@ -217,7 +257,7 @@ fn compose(collection: &Collection, ledger: &mut Ledger, part: &[Stale]) -> Resu
         digests.push((community.id, documents, digest, statements));
         tick();
     }
-    if model.is_built_in() {
+    if !is_asked {
         return Ok(digests
             .into_iter()
             .map(|(id, documents, digest, _)| (id, documents, digest))
@@ -323,7 +363,7 @@ fn digest(collection: &Collection, size: usize, statements: &[Statement]) -> Rep
     }
 }
 
-fn write(collection: &Collection, reports: Vec<(i64, Report, Option<Vec<f32>>)>) -> Result<()> {
+fn write(collection: &Collection, reports: Vec<(i64, Report, Option<Vec<f32>>)>, lazily: bool) -> Result<()> {
     let of = |value: fn(&Report) -> String| {
         reports
             .iter()
@@ -331,7 +371,7 @@ fn write(collection: &Collection, reports: Vec<(i64, Report, Option<Vec<f32>>)>)
             .collect::<Vec<String>>()
     };
     let sql = "UPDATE {s}.community c SET title = u.title, summary = u.summary, findings = u.findings::jsonb, text = u.text, \
-                      rating = u.rating, embedding = u.embedding, stale = u.stale \
+                      rating = u.rating, embedding = u.embedding, stale = u.stale, lazy = $9 \
                FROM unnest($1::bigint[], $2::text[], $3::text[], $4::text[], $5::text[], $6::float8[], $7::{v}.vector[], $8::boolean[]) \
                     AS u (id, title, summary, findings, text, rating, embedding, stale) \
                WHERE c.id = u.id";
@@ -352,9 +392,28 @@ fn write(collection: &Collection, reports: Vec<(i64, Report, Option<Vec<f32>>)>)
             .map(|(_, report, _)| report.stale)
             .collect::<Vec<bool>>()
             .into(),
+        lazily.into(),
     ];
     collection.execute(sql, &args)?;
     Ok(())
+}
+
+/// Title, rating and text of what documents in scope say in some communities; nothing of those in which they say nothing.
+pub fn digests(
+    collection: &Collection,
+    communities: &[i64],
+    scope: &Scope,
+) -> Result<HashMap<i64, (String, f64, String)>> {
+    let mut digests = HashMap::new();
+    for part in communities.chunks(BATCH) {
+        for (id, said) in statements(collection, part, Some(scope))? {
+            // How many members others name must not show.
+            let digest = digest(collection, 0, &said);
+            digests.insert(id, (digest.title, digest.rating, digest.text));
+            tick();
+        }
+    }
+    Ok(digests)
 }
 
 /// The names of the members with the most relations, of a community of `size`.

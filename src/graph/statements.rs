@@ -5,6 +5,8 @@ use std::collections::HashMap;
 use super::prune::kept;
 use crate::collection::Collection;
 use crate::error::Result;
+use crate::pg::json::Json;
+use crate::search::Scope;
 
 /// Relations of a community that a report reads: the heaviest ones.
 const MAX_RELATIONS: i64 = 1000;
@@ -33,19 +35,28 @@ impl Statement {
 }
 
 /// For each community the relations with both ends inside, the heaviest first. Of what documents assert, only the words
-/// of documents in the community's own partition are read.
-pub fn statements(collection: &Collection, communities: &[i64]) -> Result<HashMap<i64, Vec<Statement>>> {
+/// of documents in the community's own partition are read; with a scope only of those in it, and nothing that no document asserts.
+pub fn statements(
+    collection: &Collection,
+    communities: &[i64],
+    scope: Option<&Scope>,
+) -> Result<HashMap<i64, Vec<Statement>>> {
     let first = "ORDER BY d.body_hash, d.source_key COLLATE \"C\", e.start_char, e.id";
-    // A partition is judged by no other's counts.
-    let kept = match collection.options.partition_by.is_empty() {
+    let scope = scope.filter(|scope| !scope.is_everything());
+    // A partition, or what is in scope, is judged by no other's counts.
+    let kept = match collection.options.partition_by.is_empty() && scope.is_none() {
         true => kept(collection, "i")?,
         false => "true".to_owned(),
+    };
+    let (passes, given) = match scope {
+        None => ("true", "i.given_weight IS NOT NULL AND i.partition = $5"),
+        Some(scope) => (scope.on_document(), "false"),
     };
     let sql = format!(
         "WITH leaving AS MATERIALIZED ( \
            SELECT c.id AS community, c.partition, r.* FROM {{s}}.community c \
            JOIN {{s}}.community_entity a ON a.community_id = c.id JOIN {{s}}.relation r ON r.source_id = a.entity_id \
-           WHERE c.id = ANY ($1)), \
+           WHERE c.id = ANY ($1) AND ($2::jsonb IS NULL OR $3::bigint[] IS NULL OR $5::text IS NULL OR true)), \
          inside AS MATERIALIZED ( \
            SELECT l.* FROM leaving l \
            JOIN {{s}}.community_entity b ON b.community_id = l.community AND b.entity_id = l.target_id), \
@@ -56,7 +67,7 @@ pub fn statements(collection: &Collection, communities: &[i64]) -> Result<HashMa
              (array_agg(e.quote {first}) FILTER (WHERE e.quote IS NOT NULL))[1] AS quote, \
              string_agg(DISTINCT e.description COLLATE \"C\", ' ' ORDER BY e.description COLLATE \"C\") AS description \
            FROM inside i JOIN {{s}}.evidence e ON e.relation_id = i.id \
-           JOIN {{s}}.document d ON d.id = e.document_id AND d.partition = i.partition GROUP BY 1, 2), \
+           JOIN {{s}}.document d ON d.id = e.document_id AND d.partition = i.partition AND {passes} GROUP BY 1, 2), \
          ranked AS ( \
            SELECT i.community, i.id, i.source_id, i.target_id, coalesce(q.subject, s.name) AS subject, \
              coalesce(q.predicate, i.predicate) AS predicate, coalesce(q.object, t.name) AS object, \
@@ -66,13 +77,19 @@ pub fn statements(collection: &Collection, communities: &[i64]) -> Result<HashMa
                s.key COLLATE \"C\", i.predicate_key COLLATE \"C\", t.key COLLATE \"C\") AS n \
            FROM inside i JOIN {{s}}.entity s ON s.id = i.source_id JOIN {{s}}.entity t ON t.id = i.target_id \
            LEFT JOIN said q ON q.community = i.community AND q.id = i.id \
-           WHERE (q.blocks > 0 OR (i.given_weight IS NOT NULL AND i.partition = $3)) AND {kept}) \
+           WHERE (q.blocks > 0 OR {given}) AND {kept}) \
          SELECT community, id, source_id, target_id, subject, predicate, object, description, quote, weight \
-         FROM ranked WHERE n <= $2 ORDER BY community, n"
+         FROM ranked WHERE n <= $4 ORDER BY community, n"
     );
     let unkeyed = collection.options.unkeyed_partition();
     let mut said: HashMap<i64, Vec<Statement>> = HashMap::new();
-    let args = [communities.to_vec().into(), MAX_RELATIONS.into(), unkeyed.into()];
+    let args = [
+        communities.to_vec().into(),
+        scope.map_or(None::<Json>.into(), Scope::filter),
+        scope.map_or(None::<Vec<i64>>.into(), Scope::documents),
+        MAX_RELATIONS.into(),
+        unkeyed.into(),
+    ];
     collection.stream(&sql, &args, |row| {
         said.entry(row.need(1)?).or_default().push(Statement {
             relation: row.need(2)?,

@@ -319,13 +319,15 @@ fn describe(collection: &Collection, uncut: Load) -> Result<Parts<'_>> {
 /// the blocks that were read let expect, at most one a block.
 fn reports(collection: &Collection, uncut: Load) -> Result<Parts<'_>> {
     let options = &collection.options;
-    let sql = "SELECT (SELECT count(*) FROM {s}.community WHERE stale AND size > 1), (SELECT count(*) FROM {s}.community WHERE size > 1), \
+    let sql = "SELECT (SELECT count(*) FROM {s}.community WHERE (stale OR lazy AND NOT $1) AND size > 1), (SELECT count(*) FROM {s}.community WHERE size > 1), \
                  (SELECT count(*) FROM {s}.block), (SELECT count(DISTINCT key) FROM {s}.change WHERE \"table\" = 'block'), \
                  (SELECT count(*) FROM {s}.entity e WHERE e.degree > 0 AND NOT EXISTS \
                     (SELECT FROM {s}.community_entity c WHERE c.entity_id = e.id))";
-    let (stale, all, blocks, unread, loose): (i64, i64, i64, i64, i64) = collection.query_one(sql, &[], |row| {
-        Ok((row.need(1)?, row.need(2)?, row.need(3)?, row.need(4)?, row.need(5)?))
-    })?;
+    let lazy = options.lazy_reports;
+    let (stale, all, blocks, unread, loose): (i64, i64, i64, i64, i64) =
+        collection.query_one(sql, &[lazy.into()], |row| {
+            Ok((row.need(1)?, row.need(2)?, row.need(3)?, row.need(4)?, row.need(5)?))
+        })?;
     // Those that are to be found have two members and more.
     let (new, all) = (loose / 2, all + loose / 2);
     let (unread, blocks) = (unread + uncut.items, blocks + uncut.items);
@@ -337,18 +339,20 @@ fn reports(collection: &Collection, uncut: Load) -> Result<Parts<'_>> {
     };
     let overhead = tokens_of(&prompts::report(&options.summarizer, options, &[]));
     let sql = "SELECT coalesce(avg(least(n * 60, $1)), 300)::float8 FROM (SELECT count(*) AS n FROM {s}.community c \
-                 JOIN {s}.community_entity e ON e.community_id = c.id WHERE c.stale AND c.size > 1 GROUP BY c.id) t";
+                 JOIN {s}.community_entity e ON e.community_id = c.id WHERE (c.stale OR c.lazy) AND c.size > 1 GROUP BY c.id) t";
     let context: f64 = collection.query_one(sql, &[options.report_tokens.into()], |row| row.need(1))?;
     let (prompt, completion) = match observed(collection, "reports", Role::Summarizer, stale)? {
         Some(seen) => seen,
         None => (context + overhead as f64, options.summary_tokens as f64 * 2.0),
     };
     let of = |each: f64| (each * stale as f64) as i64;
+    // Nobody is asked for a report before somebody reads it, and at worst all are read.
+    let by_model = match lazy {
+        true => asks(&options.summarizer, 0, high.max(all), 0, 0),
+        false => asks(&options.summarizer, stale, high, of(prompt), of(completion)),
+    };
     Ok(vec![
-        (
-            &options.summarizer,
-            asks(&options.summarizer, stale, high, of(prompt), of(completion)),
-        ),
+        (&options.summarizer, by_model),
         (
             asked(&options.embedder),
             asks(asked(&options.embedder), stale, high, of(completion), 0),

@@ -49,6 +49,14 @@ pub fn read_text(role: Role, step: &str, reply: &str, cut: bool) -> std::result:
             let repairs = answer::points(reply).map_err(|error| error.to_string())?.repairs;
             (reply.to_owned(), repairs)
         }
+        Role::Answerer if step == "rate" => {
+            let repairs = answer::relevance(reply).map_err(|error| error.to_string())?.repairs;
+            (reply.to_owned(), repairs)
+        }
+        Role::Answerer if step == "explore" => {
+            let repairs = answer::primer(reply).map_err(|error| error.to_string())?.repairs;
+            (reply.to_owned(), repairs)
+        }
         Role::Answerer if step == "resolve" => {
             let same = answer::yes(reply).map_err(|error| error.to_string())?;
             (if same { "yes" } else { "no" }.to_owned(), Default::default())

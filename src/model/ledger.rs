@@ -16,6 +16,9 @@ use crate::collection::Collection;
 use crate::error::{Error, Result, notice};
 use crate::pg::vector::Vector;
 
+/// The steps of questions, which somebody waits for.
+pub const QUESTIONS: [&str; 4] = ["ask", "map", "rate", "explore"];
+
 /// Rows that are looked up or written at once.
 const BATCH: usize = 1_000;
 
@@ -103,15 +106,23 @@ impl<'a> Ledger<'a> {
     /// The ledger for a step that plans anew: what failed may be tried once more, and what it does not want again goes with
     /// [`Ledger::finish`].
     pub fn begin(collection: &'a Collection, step: &'static str, asking: Asking) -> Result<Ledger<'a>> {
+        let ledger = Self::resume(collection, step, asking);
+        ledger.retry_failed()?;
+        let sql =
+            "UPDATE {s}.model_call SET stale = true WHERE step = $1 AND status IN ('pending', 'failed') AND NOT stale";
+        collection.execute(sql, &[step.into()])?;
+        Ok(ledger)
+    }
+
+    /// Has what failed tried once more, unless it had all its attempts.
+    pub fn retry_failed(&self) -> Result<()> {
         // A program that marks a call of the queue as failed does not count its attempts.
         let sql = "UPDATE {s}.model_call SET status = 'pending', attempts = attempts + (finished_at IS NULL)::int, response = NULL, \
                           repairs = '{}', finished_at = NULL \
                    WHERE step = $1 AND status = 'failed' AND attempts < $2";
-        collection.execute(sql, &[step.into(), collection.options.max_attempts.into()])?;
-        let sql =
-            "UPDATE {s}.model_call SET stale = true WHERE step = $1 AND status IN ('pending', 'failed') AND NOT stale";
-        collection.execute(sql, &[step.into()])?;
-        Ok(Self::resume(collection, step, asking))
+        let attempts = self.collection.options.max_attempts.into();
+        self.collection.execute(sql, &[self.step.into(), attempts])?;
+        Ok(())
     }
 
     /// Drops what was planned and is not wanted any more, and forgets what was answered from a text that has changed.
@@ -261,7 +272,8 @@ impl<'a> Ledger<'a> {
     fn ask(&mut self, model: &Model, missing: usize) -> Result<()> {
         if let Form::Server(_) = model.form
             && missing > 0
-            && !matches!(self.step, "ask" | "map" | "resolve")
+            && !QUESTIONS.contains(&self.step)
+            && self.step != "resolve"
             && !self.told
         {
             let literal = crate::collection::literal(&self.collection.name);
@@ -319,11 +331,18 @@ pub fn forget_answers(collection: &Collection, ids: &[i64]) -> Result<()> {
     Ok(())
 }
 
+/// Forgets the questions that have failed, so that they are asked again: somebody waits for them.
+pub fn retry_questions(collection: &Collection) -> Result<()> {
+    let sql = "DELETE FROM {s}.model_call WHERE step = ANY ($1) AND status = 'failed'";
+    collection.execute(sql, &[QUESTIONS.to_vec().into()])?;
+    Ok(())
+}
+
 /// Forgets the answers of rag_ask that have read one of these documents.
 pub fn forget_questions(collection: &Collection, ids: &[i64]) -> Result<()> {
     let keys = "SELECT DISTINCT s.key FROM {s}.model_call_source s JOIN {s}.model_call m ON m.key = s.key \
-                WHERE s.document_id = ANY ($1) AND m.step IN ('ask', 'map')";
-    forget(collection, keys, &[ids.to_vec().into()])
+                WHERE s.document_id = ANY ($1) AND m.step = ANY ($2)";
+    forget(collection, keys, &[ids.to_vec().into(), QUESTIONS.to_vec().into()])
 }
 
 /// Marks what models have answered from documents that have changed: the next run of the step keeps what it can use and

@@ -17,6 +17,7 @@ mod server;
 pub mod summary;
 pub mod trouble;
 mod usage;
+pub mod wording;
 
 pub use embed::{Composer, Identity, query_vector};
 pub use embedder::{Embedder, Part};

@@ -7,6 +7,11 @@ use crate::settings;
 
 /// An error if `bytes` are more than `graphrag.build_memory` allows.
 pub fn check(bytes: usize, what: &str) -> Result<()> {
+    check_or(bytes, what, "build by partition")
+}
+
+/// The same, with what may be done `instead`.
+pub fn check_or(bytes: usize, what: &str, instead: &str) -> Result<()> {
     let budget = settings::build_memory();
     if bytes <= budget {
         return Ok(());
@@ -22,7 +27,7 @@ pub fn check(bytes: usize, what: &str) -> Result<()> {
         mib(budget)
     ))
     .hint(format!(
-        "SET graphrag.build_memory = '{}MB', or build by partition.",
+        "SET graphrag.build_memory = '{}MB', or {instead}.",
         mib(bytes) + 1
     )))
 }

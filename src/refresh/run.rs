@@ -290,7 +290,7 @@ fn is_ordered(collection: &Collection, step: &str) -> Result<bool> {
         "extract" => &options.extractor,
         _ => return Ok(true),
     };
-    if !model.is_paid() {
+    if !model.is_paid() || step == "reports" && options.lazy_reports {
         return Ok(true);
     }
     let sql = "SELECT EXISTS (SELECT FROM {s}.setting WHERE key = 'step.' || $1 OR key = 'ordered' AND value ? $1) \

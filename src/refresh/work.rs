@@ -69,7 +69,11 @@ impl Work {
             "extract" => Some(Work::Extract(Blocks::pending(collection)?)),
             "describe" => Some(Work::Describe(Descriptions::pending(collection)?)),
             "communities" => graph::needs_communities(collection)?.then_some(Work::Communities),
-            _ => Some(Work::Reports(Reports::pending(collection, None)?)),
+            _ => {
+                let options = &collection.options;
+                let lazily = options.lazy_reports && !options.summarizer.is_built_in();
+                Some(Work::Reports(Reports::pending(collection, None, lazily)?))
+            }
         };
         let has_items = |work: &Work| work.pace().is_none_or(|pace| pace.total > 0);
         Ok(work.filter(|work| step == REEMBED || has_items(work) || leftovers(step, collection)))

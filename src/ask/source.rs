@@ -1,0 +1,154 @@
+//! What an answerer reads: reports and passages, each with a number, and the documents behind it.
+
+use std::collections::BTreeSet;
+
+use serde_json::{Value, json};
+
+use crate::collection::Collection;
+use crate::error::Result;
+use crate::model::ledger;
+
+/// Ids of documents that a citation shows.
+const SHOWN: usize = 1000;
+
+/// A text that is read.
+pub struct Source {
+    pub origin: Origin,
+    pub text: String,
+    /// The documents behind it, ascending.
+    pub documents: Vec<i64>,
+}
+
+pub enum Origin {
+    Report(Report),
+    /// A leaf or a summary, with title and key of a leaf's document.
+    Node(i64, Option<String>, Option<String>),
+    /// A block, with title and key of its document.
+    Block(i64, Option<String>, Option<String>),
+}
+
+/// The report on a community.
+pub struct Report {
+    pub id: i64,
+    pub level: i32,
+    pub title: String,
+    pub rating: f64,
+    /// A model will write it when somebody reads it.
+    pub lazy: bool,
+    /// Of a digest that stands nowhere, made from what documents in scope say: what these were when it was made.
+    pub body_hashes: Option<Vec<Vec<u8>>>,
+}
+
+impl Source {
+    pub fn kind(&self) -> &'static str {
+        match self.origin {
+            Origin::Report(_) => "report",
+            _ => "passage",
+        }
+    }
+
+    /// How much it matters beside others.
+    pub fn rating(&self) -> f64 {
+        match &self.origin {
+            Origin::Report(report) => report.rating,
+            _ => 0.0,
+        }
+    }
+
+    pub fn report(&self) -> Option<&Report> {
+        match &self.origin {
+            Origin::Report(report) => Some(report),
+            _ => None,
+        }
+    }
+
+    /// How it is cited by its number.
+    pub fn citation(&self, n: usize) -> Value {
+        let passage = |key: &str, id: &i64, title: &Option<String>, source_key: &Option<String>| json!({"n": n, key: id, "title": title, "source_key": source_key});
+        match &self.origin {
+            Origin::Node(id, title, source_key) => passage("node_id", id, title, source_key),
+            Origin::Block(id, title, source_key) => passage("block_id", id, title, source_key),
+            Origin::Report(report) => json!({
+                "n": n, "community_id": report.id, "level": report.level, "title": report.title,
+                "documents": self.documents.len(), "document_ids": &self.documents[..self.documents.len().min(SHOWN)],
+            }),
+        }
+    }
+}
+
+/// The documents behind sources, ascending.
+pub fn documents<'a>(sources: impl Iterator<Item = &'a Source>) -> Vec<i64> {
+    let all: BTreeSet<i64> = sources.flat_map(|source| source.documents.iter().copied()).collect();
+    all.into_iter().collect()
+}
+
+/// The sources that a text cites by their numbers in square brackets, in order of number.
+pub fn citations(text: &str, sources: &[Source]) -> Vec<Value> {
+    cited(text, sources.len())
+        .into_iter()
+        .map(|number| sources[number - 1].citation(number))
+        .collect()
+}
+
+/// The numbers from 1 to `last` that a text gives in square brackets, each once, ascending.
+pub fn cited(text: &str, last: usize) -> Vec<usize> {
+    let mut cited: Vec<usize> = text
+        .split('[')
+        .skip(1)
+        .filter_map(|rest| rest.split_once(']'))
+        .flat_map(|(inside, _)| inside.split(','))
+        .filter_map(|number| number.trim().parse().ok())
+        .filter(|number| (1..=last).contains(number))
+        .collect();
+    cited.sort_unstable();
+    cited.dedup();
+    cited
+}
+
+/// Forgets the answers at once if something that was read has changed or gone meanwhile: whoever did that could not see them.
+pub fn forget_what_changed(collection: &Collection, read: &[Source]) -> Result<()> {
+    // Locked, so that they stay as they are until this is committed and seen. A changed document has other blocks and nodes.
+    let all = documents(read.iter());
+    let sql = "SELECT id FROM {s}.document WHERE id = ANY ($1) ORDER BY id FOR SHARE";
+    let mut stands = collection.returning(sql, &[all.clone().into()], |_| Ok(()))?.len() == all.len();
+    let (mut nodes, mut blocks) = (Vec::new(), Vec::new());
+    let (mut ids, mut texts) = (Vec::new(), Vec::new());
+    let (mut digested, mut hashes) = (Vec::new(), Vec::new());
+    for source in read {
+        match &source.origin {
+            Origin::Node(id, ..) => nodes.push(*id),
+            Origin::Block(id, ..) => blocks.push(*id),
+            Origin::Report(report) => match &report.body_hashes {
+                None => {
+                    ids.push(report.id);
+                    texts.push(source.text.clone());
+                }
+                Some(of_documents) => {
+                    digested.extend_from_slice(&source.documents);
+                    hashes.extend_from_slice(of_documents);
+                }
+            },
+        }
+    }
+    for (table, rows) in [("node", nodes), ("block", blocks)] {
+        let sql = format!("SELECT id FROM {{s}}.{table} WHERE id = ANY ($1) ORDER BY id FOR KEY SHARE");
+        let count = rows.len();
+        stands &= count == 0 || collection.returning(&sql, &[rows.into()], |_| Ok(()))?.len() == count;
+    }
+    if !ids.is_empty() {
+        let count = ids.len() as i64;
+        let sql = "SELECT c.id FROM {s}.community c WHERE c.id = ANY ($1) ORDER BY c.id FOR SHARE";
+        collection.returning(sql, &[ids.clone().into()], |_| Ok(()))?;
+        let sql = "SELECT count(*) FROM {s}.community c JOIN unnest($1::bigint[], $2::text[]) AS u (id, text) ON u.id = c.id AND u.text = c.text";
+        stands &= collection.returning(sql, &[ids.into(), texts.into()], |row| row.need::<i64>(1))? == [count];
+    }
+    if !digested.is_empty() {
+        let count = digested.len() as i64;
+        let sql = "SELECT count(*) FROM {s}.document d JOIN unnest($1::bigint[], $2::bytea[]) AS u (id, hash) ON u.id = d.id AND u.hash = d.body_hash";
+        stands &= collection.returning(sql, &[digested.into(), hashes.into()], |row| row.need::<i64>(1))? == [count];
+    }
+    if !stands {
+        ledger::forget_questions(collection, &all)?;
+    }
+    Ok(())
+}
