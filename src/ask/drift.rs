@@ -12,7 +12,7 @@ use super::mapped::{Point, batches, numbered, reduce};
 use super::plain::{self, PASSAGES};
 use super::select::{Selection, nearest, write};
 use super::source::{Origin, citations, documents, forget_what_changed};
-use super::{Wanted, prompts, texts};
+use super::{Wanted, prompts, replies, texts};
 use crate::collection::Collection;
 use crate::error::Result;
 use crate::model::{Asking, Item, Ledger, Model};
@@ -56,10 +56,10 @@ pub fn ask(collection: &Collection, answerer: &Model, wanted: &Wanted, scope: &S
                 open.push(Open { question, score });
             }
         }
-        points.push(Point {
-            text: read.answer,
-            score,
-        });
+        if !read.answer.is_empty() {
+            let text = read.answer;
+            points.push(Point { text, score });
+        }
         score
     };
 
@@ -116,7 +116,10 @@ pub fn ask(collection: &Collection, answerer: &Model, wanted: &Wanted, scope: &S
             looked_up.push(question);
         }
         let answers = ledger.want(answerer, &items)?;
-        let replies = texts(&ledger, answerer, answers)?;
+        let replies = match points.is_empty() {
+            true => texts(&ledger, answerer, answers)?,
+            false => replies(answers),
+        };
         for (question, reply) in looked_up.into_iter().zip(replies) {
             let read = reply.and_then(|reply| primer(&reply).ok());
             let score = read.map(|read| take(read, &mut open, &mut points));

@@ -147,11 +147,16 @@ fn texts(ledger: &Ledger, model: &Model, answers: Vec<Option<Answer>>) -> Result
     if !answers.is_empty() && !answers.iter().any(|answer| matches!(answer, Some(Answer::Text(_)))) {
         answered(ledger, model, None)?;
     }
-    Ok(answers
+    Ok(replies(answers))
+}
+
+/// The texts of the answers that have one.
+fn replies(answers: Vec<Option<Answer>>) -> Vec<Option<String>> {
+    answers
         .into_iter()
         .map(|answer| match answer {
             Some(Answer::Text(text)) => Some(text),
             _ => None,
         })
-        .collect())
+        .collect()
 }

@@ -94,7 +94,8 @@ fn every_report_is_mapped_and_the_best_points_answer() {
     }
     assert_eq!(
         found["coverage"],
-        json!({"communities": 5, "communities_read": 5, "documents": 20, "documents_read": 20, "documents_in_points": 8})
+        json!({"communities": 5, "communities_read": 5, "communities_left": [], "digests": 0, "documents": 20, "documents_read": 20,
+            "documents_in_points": 8, "documents_in_nearest": 4, "nearest_at_most": 8})
     );
     // The same again costs nothing, and is the same.
     let again = asked(&mut client, "");
@@ -199,14 +200,23 @@ fn arguments_are_checked() {
     for (arguments, code, message) in [
         ("'local'", "22023", "unknown mode \"local\""),
         ("NULL", "22004", "mode must not be null"),
-        ("level => 0", "22023", "level is for the mode 'global' alone"),
-        ("k => 3", "22023", "k is for the mode 'global' alone"),
+        ("level => 0", "22023", "level is for the mode 'global' or 'drift' alone"),
+        ("k => 3", "22023", "k is for the mode 'global' or 'drift' alone"),
+        ("dynamic => true", "22023", "dynamic is for the mode 'global' alone"),
+        ("max_hops => 1", "22023", "max_hops is for the mode 'drift' alone"),
+        ("'global', dynamic => NULL", "22004", "dynamic must not be null"),
+        (
+            "'global', dynamic => true, k => 1",
+            "22023",
+            "k and dynamic exclude each other",
+        ),
+        ("'drift', max_hops => 11", "22023", "max_hops must be between 0 and 10"),
         ("'global', k => 0", "22023", "k must be between 1 and 2147483647"),
         ("'global', level => -1", "22023", "level must be between 0 and 1000"),
         (
             "'global'",
             "55000",
-            "there are no reports that a global answer could be made from",
+            "there are no communities that an answer could be made from",
         ),
     ] {
         let error = failure(&mut client, &format!("SELECT rag_ask('kb', 'Who?', {arguments})"));

@@ -49,11 +49,12 @@ fn right(function: &str, argument: &str, kind: &str) -> &'static str {
         (_, "aliases", _) => "'{Anna Ahl}'::text[]",
         (_, "threshold", _) => "0.9",
         (_, "max_size", _) => "10",
-        (_, "again" | "ask", _) => "false",
+        (_, "again" | "ask" | "dynamic", _) => "false",
+        (_, "max_hops", _) => "1",
         (_, "format", _) => "'markdown'",
         (_, "block_tokens" | "leaf_tokens", _) => "100",
         ("rag_chunk", "overlap", _) | (_, "level", _) => "0",
-        ("rag_ask", "mode", _) => "'global'",
+        ("rag_ask", "mode", _) => "'drift'",
         (_, "mode", _) => "'collapsed'",
         (_, "documents", _) => "'{1}'",
         (_, "method", _) => "'greedy'",
@@ -92,7 +93,7 @@ fn may_be_null(function: &str, argument: &str) -> bool {
             | ("graph_summarize", "level")
             | ("graph_global", "k" | "level" | "documents")
             | ("graph_local", "documents")
-            | ("rag_ask", "documents" | "level" | "k")
+            | ("rag_ask", "documents" | "level" | "k" | "max_hops")
             | ("rag_refresh", "max_calls" | "steps")
     )
 }

@@ -1,6 +1,8 @@
 //! Everything that needs a server. One program, so that the cluster is started once.
 
 mod ask_global;
+mod ask_lazy;
+mod ask_modes;
 mod choices;
 mod collections;
 mod concurrency;

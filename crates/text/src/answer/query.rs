@@ -165,7 +165,8 @@ pub fn relevance(reply: &str) -> Result<Relevance, Unreadable> {
     })
 }
 
-/// A first answer with the questions that follow: JSON. Questions may be lines of one text, numbered or not.
+/// A first answer with the questions that follow: JSON. Questions may be lines of one text, numbered or not. An answer that is there
+/// and empty says that nothing helps.
 pub fn primer(reply: &str) -> Result<Primer, Unreadable> {
     let (found, repairs) = object(reply)?;
     let members = with(&found, &[&ANSWER], DEEPEST).ok_or(Unreadable::NoAnswer)?;
@@ -175,7 +176,7 @@ pub fn primer(reply: &str) -> Result<Primer, Unreadable> {
         _ => Vec::new(),
     };
     Ok(Primer {
-        answer: member(members, &ANSWER).and_then(text_of).ok_or(Unreadable::NoAnswer)?,
+        answer: member(members, &ANSWER).and_then(text_of).unwrap_or_default(),
         score: member(members, &SCORE).and_then(|value| score(value, 100.0)),
         queries,
         repairs,
