@@ -23,6 +23,16 @@ fn codes(text: &str) -> Vec<String> {
 
 /// Finds relevant what has `code7`, makes a point of each text that has it, and asks what follows from it.
 fn answerer(_: &str, user: &str) -> String {
+    if user.contains("<statements>") {
+        // Of a report that is read in place of statements the first code alone, so that nothing is there by chance.
+        let of_parts = user.lines().filter(|line| line.contains("Report on a part"));
+        let found: Vec<String> = match user.contains("Report on a part") {
+            true => of_parts.flat_map(|line| codes(line)).collect(),
+            false => codes(user),
+        };
+        return json!({"title": "On codes", "summary": format!("{} .", found.join(" ")), "rating": 5, "findings": []})
+            .to_string();
+    }
     if user.contains("<points>") {
         let lines: Vec<&str> = user.lines().filter_map(|line| line.strip_prefix("- ")).collect();
         return lines.join(" ");
@@ -62,13 +72,17 @@ fn answerer(_: &str, user: &str) -> String {
 
 /// A chain of people, a document for each link.
 fn chain(client: &mut Client, settings: &str) -> Mock {
+    chain_with(client, "builtin:frequency", settings)
+}
+
+fn chain_with(client: &mut Client, summarizer: &str, settings: &str) -> Mock {
     let mock = mock(|options| options.chat = Arc::new(answerer));
     run(
         client,
         &format!(
-            "{} SELECT rag_create('kb', answerer => 'server:m', settings => '{settings}'); \
+            "{} SELECT rag_create('kb', summarizer => '{summarizer}', answerer => 'server:m', settings => '{settings}'); \
              INSERT INTO kb.document (source_key, body, metadata) SELECT i, 'Person' || lpad(i::text, 3, '0') || ' meets Person' || lpad((i + 1)::text, 3, '0') \
-               || ' because of code' || i || ' and the weather.', jsonb_build_object('half', i % 2) FROM generate_series(1, 40) i; \
+               || ' because of code' || i || ' and, as they say, of the weather, the tides, the price of rope and much else that nobody remembers any more.', jsonb_build_object('half', i % 2) FROM generate_series(1, 40) i; \
              SELECT graph_extract('kb'); SELECT graph_communities('kb', max_size => 6); SELECT graph_summarize('kb')",
             create_server("m", &mock.base_url(), "")
         ),
@@ -198,6 +212,34 @@ fn of_a_community_that_passes_in_part_a_digest_is_read() {
     );
     let found = asked(&mut client, "Where is it?", r#"'global', filter => '{"half": 1}'"#);
     assert_eq!(found["answer"], "The corpus does not answer this question.");
+}
+
+#[test]
+fn what_fits_through_the_report_of_a_child_alone_is_cited_down_to_its_document() {
+    let database = Database::new();
+    let mut client = database.client();
+    let mock = chain_with(&mut client, "server:m", r#"{"report_tokens": 200}"#);
+    let parent = "SELECT c.id FROM kb.community c WHERE c.level = 0 AND c.text LIKE '%code7 %' \
+                  AND EXISTS (SELECT FROM kb.community d WHERE d.parent_id = c.id AND d.text LIKE '%code7 %')";
+    let parent: i64 = one(&mut client, parent);
+    let read = requests(&mock, "<statements>");
+    let of_parent: Vec<&String> = read
+        .iter()
+        .filter(|user| user.contains("Report on a part") && user.contains("code7 "))
+        .collect();
+    assert!(!of_parent.is_empty(), "the report of a child is read");
+    assert!(
+        of_parent.iter().all(|user| !user.contains("because of code7 ")),
+        "and what it rests on is not: {of_parent:#?}"
+    );
+    let found = asked(&mut client, "Where is it?", "'global'");
+    let cited = &found["citations"][0];
+    assert_eq!(cited["community_id"], parent);
+    let seventh: i64 = one(&mut client, "SELECT id FROM kb.document WHERE source_key = '7'");
+    assert!(
+        cited["document_ids"].as_array().expect("ids").contains(&json!(seventh)),
+        "{cited}"
+    );
 }
 
 #[test]
