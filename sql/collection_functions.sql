@@ -43,5 +43,8 @@ LANGUAGE c AS 'MODULE_PATHNAME', '_document_change_wrapper';
 CREATE FUNCTION @extschema@._relation_change() RETURNS trigger
 LANGUAGE c AS 'MODULE_PATHNAME', '_relation_change_wrapper';
 
+CREATE FUNCTION @extschema@._member_change() RETURNS trigger
+LANGUAGE c AS 'MODULE_PATHNAME', '_member_change_wrapper';
+
 CREATE FUNCTION @extschema@._name_row() RETURNS trigger
 LANGUAGE c AS 'MODULE_PATHNAME', '_name_row_wrapper';

@@ -22,6 +22,7 @@ Columns: step, total, done, pending, failed (items whose model call failed), bui
 
 COMMENT ON FUNCTION @extschema@._document_row() IS 'Trigger: fills body_hash, partition and updated_at of a document.';
 COMMENT ON FUNCTION @extschema@._document_change() IS 'Trigger: keeps blocks, leaves and what is derived from them right when documents change.';
+COMMENT ON FUNCTION @extschema@._member_change() IS 'Trigger: entities and communities that go leave no membership behind.';
 COMMENT ON FUNCTION @extschema@._relation_change() IS 'Trigger: keeps degrees right and marks reports stale when relations change.';
 COMMENT ON FUNCTION @extschema@._name_row() IS 'Trigger: fills the folded key of an entity or a relation.';
 

@@ -182,12 +182,15 @@ pub fn absorb(collection: &Collection, kept: i64, gone: i64) -> Result<Vec<i64>>
                WHERE g.entity_id = $2 AND NOT EXISTS (SELECT FROM {s}.community_entity k JOIN {s}.community d ON d.id = k.community_id \
                  WHERE k.entity_id = $1 AND d.partition = c.partition)";
     collection.execute(sql, &ids())?;
-    let sql = "UPDATE {s}.community c SET stale = true, size = (SELECT count(*) FROM {s}.community_entity m \
-                 WHERE m.community_id = c.id AND m.entity_id <> $2) \
-               WHERE c.id IN (SELECT community_id FROM {s}.community_entity WHERE entity_id = $2) AND $1 IS NOT NULL";
-    collection.execute(sql, &ids())?;
-    let sql = "DELETE FROM {s}.community WHERE size = 0 AND id IN (SELECT community_id FROM {s}.community_entity WHERE entity_id = $1)";
-    collection.execute(sql, &[gone.into()])?;
+    let sql = "DELETE FROM {s}.community_entity WHERE entity_id = $1 RETURNING community_id";
+    let left: Vec<i64> = collection.returning(sql, &[gone.into()], |row| row.need(1))?;
+    let sql = "UPDATE {s}.community c SET stale = true, size = (SELECT count(*) FROM {s}.community_entity m WHERE m.community_id = c.id) \
+               WHERE c.id = ANY ($1)";
+    collection.execute(sql, &[left.clone().into()])?;
+    collection.execute(
+        "DELETE FROM {s}.community WHERE size = 0 AND id = ANY ($1)",
+        &[left.into()],
+    )?;
     collection.execute(
         "DELETE FROM {s}.relation WHERE source_id = $1 OR target_id = $1",
         &[gone.into()],

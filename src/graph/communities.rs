@@ -235,7 +235,7 @@ fn before(collection: &Collection, graphs: &Graphs) -> Result<Vec<Before>> {
     }
     let index = graphs.index();
     let names = graphs.names();
-    /// The labels of a vertex by levels, and whether the community is stale.
+    /// The labels of a vertex by levels, and whether the deepest community, which has the fewest others in it, is stale.
     #[derive(Clone, Default)]
     struct Old(Vec<i64>, bool);
     let mut old = vec![Old::default(); graphs.vertices.len()];
@@ -246,7 +246,7 @@ fn before(collection: &Collection, graphs: &Graphs) -> Result<Vec<Before>> {
         if let Some(&vertex) = index.get(&(partition, row.need(2)?)) {
             let Old(labels, stale) = &mut old[vertex as usize];
             labels.push(row.need(4)?);
-            *stale |= row.need::<bool>(5)?;
+            *stale = row.need(5)?;
         }
         Ok(())
     })?;
@@ -302,10 +302,12 @@ impl Graphs {
 fn load(collection: &Collection) -> Result<Graphs> {
     let whole = collection.options.partition_by.is_empty();
     let kept = if whole { kept(collection, "r")? } else { String::new() };
-    let whole_sql = format!(
-        "SELECT '', r.source_id, r.target_id, r.weight FROM {{s}}.relation r \
-         JOIN {{s}}.entity s ON s.id = r.source_id JOIN {{s}}.entity t ON t.id = r.target_id WHERE {kept}"
-    );
+    // The ends are looked at only where they tell what is kept.
+    let ends = match kept.as_str() {
+        "true" => "",
+        _ => "JOIN {s}.entity s ON s.id = r.source_id JOIN {s}.entity t ON t.id = r.target_id",
+    };
+    let whole_sql = format!("SELECT '', r.source_id, r.target_id, r.weight FROM {{s}}.relation r {ends} WHERE {kept}");
     let (vertices_sql, edges_sql) = if whole {
         (
             "SELECT '' AS partition, id AS entity_id FROM {s}.entity",

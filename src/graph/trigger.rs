@@ -1,4 +1,4 @@
-//! The trigger function of `relation`: rows written by hand count as much as those of the functions.
+//! The trigger functions of `relation`, `entity` and `community`: what is written by hand counts as much as what the functions write.
 
 use std::convert::Infallible;
 
@@ -62,5 +62,47 @@ fn relation_change(trigger: &PgTrigger) -> error::Result<()> {
                  GROUP BY 1) c ON c.id = wanted.id \
                WHERE t.id = wanted.id AND t.degree <> coalesce(c.degree, 0)";
     collection.execute(sql, &[moved.into()])?;
+    Ok(())
+}
+
+/// AFTER DELETE or TRUNCATE on entity or community, each statement: takes the memberships with them. A community that loses members is
+/// stale, its report is empty, and without any it is gone.
+#[pg_trigger(sql = false)]
+fn _member_change<'a>(trigger: &'a PgTrigger<'a>) -> Result<Option<PgHeapTuple<'a, AllocatedByRust>>, Infallible> {
+    raise(member_change(trigger));
+    Ok(None)
+}
+
+fn member_change(trigger: &PgTrigger) -> error::Result<()> {
+    let table = trigger.table_name().unwrap_or_default();
+    if !matches!(table.as_str(), "entity" | "community") {
+        return Err(misplaced());
+    }
+    let collection = Collection::of_trigger(table_schema(trigger)?, table_owner(trigger)?)?;
+    let is_truncate = matches!(trigger.op(), Ok(PgTriggerOperation::Truncate));
+    if is_truncate {
+        collection.execute("DELETE FROM {s}.community_entity", &[])?;
+        collection.execute("DELETE FROM {s}.community", &[])?;
+        return Ok(());
+    }
+    let gone: Vec<i64> = Transition(trigger).query("SELECT id FROM old_rows", &[], |row| row.need(1))?;
+    if gone.is_empty() {
+        return Ok(());
+    }
+    let sql = format!("DELETE FROM {{s}}.community_entity WHERE {table}_id = ANY ($1) RETURNING community_id");
+    let mut communities: Vec<i64> = collection.returning(&sql, &[gone.into()], |row| row.need(1))?;
+    if table == "entity" && !communities.is_empty() {
+        communities.sort_unstable();
+        communities.dedup();
+        lock_rows(&collection, "community", &communities)?;
+        // The reports name what is gone.
+        let sql = "UPDATE {s}.community c SET stale = true, title = NULL, summary = NULL, findings = NULL, text = NULL, rating = NULL, \
+                     embedding = NULL, size = (SELECT count(*) FROM {s}.community_entity e WHERE e.community_id = c.id) WHERE id = ANY ($1)";
+        collection.execute(sql, &[communities.clone().into()])?;
+        collection.execute(
+            "DELETE FROM {s}.community WHERE size = 0 AND id = ANY ($1)",
+            &[communities.into()],
+        )?;
+    }
     Ok(())
 }

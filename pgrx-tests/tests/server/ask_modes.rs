@@ -27,7 +27,7 @@ fn answerer(_: &str, user: &str) -> String {
         // Of a report that is read in place of statements the first code alone, so that nothing is there by chance.
         let of_parts = user.lines().filter(|line| line.contains("Report on a part"));
         let found: Vec<String> = match user.contains("Report on a part") {
-            true => of_parts.flat_map(|line| codes(line)).collect(),
+            true => of_parts.flat_map(codes).collect(),
             false => codes(user),
         };
         return json!({"title": "On codes", "summary": format!("{} .", found.join(" ")), "rating": 5, "findings": []})

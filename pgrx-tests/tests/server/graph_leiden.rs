@@ -198,6 +198,33 @@ fn an_entity_that_comes_back_is_in_its_community_again() {
 }
 
 #[test]
+fn entities_and_communities_that_go_by_hand_leave_no_membership_behind() {
+    let database = Database::new();
+    let mut client = database.client();
+    run(
+        &mut client,
+        "SELECT rag_create('kb'); SELECT graph_add('kb', x, 'p', y) FROM (VALUES ('a', 'b'), ('b', 'c'), ('a', 'c'), ('d', 'e')) v (x, y); \
+         SELECT graph_communities('kb'); SELECT graph_summarize('kb')",
+    );
+    let communities = "SELECT size || ' ' || stale || ' ' || (SELECT count(*) FROM kb.community_entity e WHERE e.community_id = c.id) FROM kb.community c ORDER BY 1";
+    assert_eq!(list::<String>(&mut client, communities), ["2 false 2", "3 false 3"]);
+    run(&mut client, "DELETE FROM kb.entity WHERE key = 'c'");
+    assert_eq!(list::<String>(&mut client, communities), ["2 false 2", "2 true 2"]);
+    run(&mut client, "DELETE FROM kb.entity WHERE key IN ('d', 'e')");
+    assert_eq!(list::<String>(&mut client, communities), ["2 true 2"]);
+    let links = "SELECT count(*) FROM kb.community_entity";
+    run(&mut client, "DELETE FROM kb.community");
+    assert_eq!(one::<i64>(&mut client, links), 0);
+    for table in ["community", "entity"] {
+        run(&mut client, "SELECT graph_communities('kb')");
+        assert!(one::<i64>(&mut client, links) > 0);
+        run(&mut client, &format!("TRUNCATE kb.{table} CASCADE"));
+        let left = "SELECT (SELECT count(*) FROM kb.community_entity) + (SELECT count(*) FROM kb.community)";
+        assert_eq!(one::<i64>(&mut client, left), 0, "{table}");
+    }
+}
+
+#[test]
 fn when_much_has_changed_the_search_begins_anew() {
     let database = Database::new();
     let mut client = database.client();

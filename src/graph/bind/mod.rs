@@ -97,7 +97,6 @@ fn bind(collection: &Collection, kind: &str, source: &Source, edges: bool) -> Re
     let assigned = assign(&rows, &mut |names| look_up(collection, kind, names), &mut tick)?;
     take::apply(collection, kind, &rows, &assigned.rows)?;
     let relations = edges::refresh(collection, kind)?;
-    leave_communities(collection)?;
     collection.analyze(&["entity", "entity_alias", "relation"])?;
 
     let unnamed = assigned.rows.iter().filter(|row| row.is_none()).count() as i64;
@@ -162,22 +161,7 @@ fn unbind(collection: &Collection, kind: &str) -> Result<()> {
             false => format!("Bound are {}.", bound.join(", ")),
         }));
     }
-    release_strays(collection)?;
-    leave_communities(collection)
-}
-
-/// Communities that entities of rows have left are as large as they are now, and their reports, which name these, are empty; those without
-/// members go.
-fn leave_communities(collection: &Collection) -> Result<()> {
-    let left = "(SELECT c.id, count(e.entity_id) AS n FROM {s}.community c LEFT JOIN {s}.community_entity e ON e.community_id = c.id \
-                 GROUP BY c.id HAVING c.size <> count(e.entity_id))";
-    let sql = format!(
-        "UPDATE {{s}}.community c SET size = m.n, stale = true, title = NULL, summary = NULL, findings = NULL, text = NULL, rating = NULL, \
-           embedding = NULL FROM {left} m WHERE m.id = c.id"
-    );
-    collection.execute(&sql, &[])?;
-    collection.execute("DELETE FROM {s}.community WHERE size = 0", &[])?;
-    Ok(())
+    release_strays(collection)
 }
 
 /// Unbinds entities of a type that is not bound: since a moment ago, or since their type was changed by hand.
