@@ -120,6 +120,11 @@ COMMENT ON FUNCTION @extschema@.graph_global(text, text, int, int, jsonb, bigint
 'The k (default 5) community reports nearest to a question by cosine: themes that no single passage states. level: only communities that stand there (those of it, and those above that do not divide); NULL ranks all.
 filter and documents: only communities all of whose documents pass. Columns: community_id, level, score, title, summary, rating, size (members).';
 
+COMMENT ON FUNCTION @extschema@.graph_search(text, text, text, int, jsonb, bigint[]) IS
+'The k passages that a walk over the graph comes by most: personalised PageRank (damping 0.6) over blocks and the entities that they mention, from what the question names and from what is near to it; finds what is not near itself. Approximate by forward push (Andersen, Chung and Lang 2006). Asks no model but the embedder.
+mode, where the walk starts: local (entities that the question names), global (entities of the nearest reports), hybrid (both), mix (both and the nearest passages), pagerank (named entities and nearest passages, as in HippoRAG 2). What is not there is left out; with nothing at all, the nearest passages are.
+filter and documents: as in raptor_search; edges and counts come from documents in scope alone. Columns: node_id (of each block the leaf nearest to the question), score (share of the walk, 0 to 1), text, via (up to three entities through which most of it came), document_ids.';
+
 COMMENT ON FUNCTION @extschema@.graph_local(text, text, int, jsonb, int, bigint[]) IS
 'The relations around an entity, incoming and outgoing, up to so many hops, heaviest first within a hop, at most max_edges.
 With filter or documents only evidence of documents that pass is read: weight, names and words come from it alone.

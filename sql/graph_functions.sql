@@ -82,3 +82,13 @@ RETURNS TABLE (
     hop int, source text, predicate text, target text, weight float8, description text, quote text, node_ids bigint[],
     document_ids bigint[])
 LANGUAGE c STABLE COST 1000 ROWS 20 AS 'MODULE_PATHNAME', 'graph_local_wrapper';
+
+CREATE FUNCTION @extschema@.graph_search(
+    collection text,
+    query text,
+    mode text DEFAULT 'mix',
+    k int DEFAULT 10,
+    filter jsonb DEFAULT '{}',
+    documents bigint[] DEFAULT NULL)
+RETURNS TABLE (node_id bigint, score float8, text text, via text, document_ids bigint[])
+LANGUAGE c STABLE COST 10000 ROWS 10 AS 'MODULE_PATHNAME', 'graph_search_wrapper';

@@ -21,6 +21,7 @@ mod prune;
 mod report;
 mod resolve;
 mod rounds;
+mod search;
 mod statements;
 mod titles;
 mod trigger;

@@ -9,6 +9,7 @@ pub mod leiden;
 pub mod propagation;
 pub mod quality;
 mod random;
+pub mod walk;
 
 pub use components::components;
 pub use graph::{EdgeError, Graph, bytes_needed};
@@ -16,6 +17,7 @@ pub use hierarchy::{Before, Community, hierarchy, labels_at};
 pub use leiden::{Objective, leiden};
 pub use propagation::label_propagation;
 pub use quality::modularity;
+pub use walk::{Limits, Walked, walk};
 
 /// Calls `tick` each time that a fixed amount of work has been done.
 struct Pace<'a> {

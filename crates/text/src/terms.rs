@@ -67,6 +67,25 @@ pub fn terms(text: &str, tick: &mut dyn FnMut(), mut each: impl FnMut(Term)) {
     }
 }
 
+/// The most words of a text that are looked through for names.
+const MOST_WORDS: usize = 500;
+
+/// Each run of up to `longest` words of a text, without a possessive at its end, with the places of its words: the longest first, then as they
+/// stand. Of a longer text the first 500 words.
+pub fn grams(text: &str, longest: usize) -> Vec<(std::ops::Range<usize>, &str)> {
+    let words: Vec<(usize, &str)> = text.unicode_word_indices().take(MOST_WORDS).collect();
+    let mut grams = Vec::new();
+    for count in (1..=longest.min(words.len())).rev() {
+        for at in 0..=words.len() - count {
+            let (last, word) = words[at + count - 1];
+            let gram = &text[words[at].0..last + word.len()];
+            let bare = ["'s", "’s", "'S", "’S"].iter().find_map(|end| gram.strip_suffix(end));
+            grams.push((at..at + count, bare.unwrap_or(gram)));
+        }
+    }
+    grams
+}
+
 /// A text in compatibility form; `tick` is called every thousand characters.
 fn fold(text: &str, tick: &mut dyn FnMut()) -> String {
     let mut folded = String::with_capacity(text.len());
@@ -112,8 +131,31 @@ fn is_unspaced(c: char) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::{Term, terms};
+    use super::{Term, grams, terms};
     use proptest::prelude::*;
+
+    #[test]
+    fn grams_are_runs_of_words_the_longest_first() {
+        let texts = |text, longest| grams(text, longest).into_iter().map(|gram| gram.1).collect::<Vec<_>>();
+        assert_eq!(
+            texts("Who is Ada Brandt's heir?", 2),
+            [
+                "Who is",
+                "is Ada",
+                "Ada Brandt",
+                "Brandt's heir",
+                "Who",
+                "is",
+                "Ada",
+                "Brandt",
+                "heir"
+            ]
+        );
+        assert_eq!(texts("東京都", 3), ["東京都", "東京", "京都", "東", "京", "都"]);
+        assert_eq!(grams("a b", 9).first(), Some(&(0..2, "a b")));
+        assert!(texts("", 3).is_empty() && texts("?!", 3).is_empty());
+        assert_eq!(grams(&"x ".repeat(2000), 1).len(), 500);
+    }
 
     /// Words as they are, whole terms in brackets.
     fn list(text: &str) -> Vec<String> {

@@ -28,6 +28,7 @@ mod graph_provenance;
 mod graph_reading;
 mod graph_reports;
 mod graph_resolve;
+mod graph_search;
 mod input;
 mod large;
 mod lifecycle;

@@ -1,0 +1,207 @@
+//! graph_search: passages by a walk over the graph, from what a question names and from what is near to it.
+
+mod around;
+mod seeds;
+
+use std::collections::HashMap;
+
+use graphrag_network::{Limits, Walked, walk};
+use pgrx::prelude::*;
+
+use self::around::{Around, Vertex};
+use self::seeds::Seeds;
+use crate::collection::Collection;
+use crate::error::{Error, Result, in_range, required, sql};
+use crate::pg::json::Json;
+use crate::pg::tick;
+use crate::pg::vector::Vector;
+use crate::search::{SCORE, Scope, TYPES, query_vector};
+
+/// Mode, and the shares of the walk that start from entities that the question names, from the nearest passages, and from the entities of
+/// the nearest reports.
+const MODES: [(&str, [f64; 3]); 5] = [
+    ("mix", [0.3, 0.6, 0.1]),
+    ("pagerank", [0.3, 0.7, 0.0]),
+    ("local", [1.0, 0.0, 0.0]),
+    ("global", [0.0, 0.0, 1.0]),
+    ("hybrid", [0.5, 0.0, 0.5]),
+];
+
+/// Chosen on questions of two public sets; what is near to these does hardly worse.
+const LIMITS: Limits = Limits {
+    damping: 0.6,
+    least: 1e-4,
+    rounds: 10,
+};
+/// Entities that are named as the way to a passage.
+const VIA: usize = 3;
+
+type FoundRow = (i64, f64, String, Option<String>, Vec<i64>);
+
+/// SQL: `graph_search(collection, query, mode, k, filter, documents)`.
+#[pg_extern(sql = false)]
+fn graph_search(
+    collection: Option<&str>,
+    query: Option<&str>,
+    mode: Option<&str>,
+    k: Option<i32>,
+    filter: Option<Json>,
+    documents: Option<Vec<Option<i64>>>,
+) -> sql::Result<
+    TableIterator<
+        'static,
+        (
+            name!(node_id, i64),
+            name!(score, f64),
+            name!(text, String),
+            name!(via, Option<String>),
+            name!(document_ids, Vec<i64>),
+        ),
+    >,
+> {
+    let scope = Scope::new(filter, documents)?;
+    let query = required(query, "query")?;
+    let k = in_range(k, "k", 0..=i32::MAX)?;
+    let mode = required(mode, "mode")?;
+    let collection = Collection::read(collection)?;
+    Ok(TableIterator::new(search(
+        &collection,
+        query,
+        mode,
+        k as usize,
+        &scope,
+    )?))
+}
+
+fn search(collection: &Collection, query: &str, mode: &str, k: usize, scope: &Scope) -> Result<Vec<FoundRow>> {
+    let Some((_, shares)) = MODES.iter().find(|(name, _)| *name == mode) else {
+        let names = MODES.map(|(name, _)| name);
+        return Err(
+            Error::invalid(format!("unknown mode \"{mode}\"")).hint(format!("Modes are '{}'.", names.join("', '")))
+        );
+    };
+    let mut found = ranked(collection, query, *shares, k, scope)?;
+    found.truncate(k);
+    let nodes: Vec<i64> = found.iter().map(|passage| passage.node).collect();
+    let sql = "SELECT n.id, n.text, ARRAY[n.document_id] FROM {s}.node n WHERE n.id = ANY ($1)";
+    let mut rows: HashMap<i64, (String, Vec<i64>)> = collection
+        .query(sql, &[nodes.into()], |row| {
+            Ok((row.need(1)?, (row.need(2)?, row.need(3)?)))
+        })?
+        .into_iter()
+        .collect();
+    Ok(found
+        .into_iter()
+        .filter_map(|passage| {
+            let (text, documents) = rows.remove(&passage.node)?;
+            Some((passage.node, passage.score, text, passage.via, documents))
+        })
+        .collect())
+}
+
+/// A leaf that the walk has come by.
+pub struct Passage {
+    pub node: i64,
+    pub score: f64,
+    /// The entities through which most of it came.
+    pub via: Option<String>,
+}
+
+/// The leaves of the `k` blocks that most of the walk comes by, one of each: the one nearest to the query.
+fn ranked(collection: &Collection, query: &str, shares: [f64; 3], k: usize, scope: &Scope) -> Result<Vec<Passage>> {
+    let vector = query_vector(collection, Some(query), None)?;
+    let mut around = Around::new(collection, scope)?;
+    let seeds = Seeds::find(collection, &mut around, query, vector.as_ref(), scope)?;
+    let walked = walk(
+        &seeds.weighted(shares),
+        LIMITS,
+        |vertices| around.edges(vertices),
+        &mut tick,
+    )?;
+    let mut blocks: Vec<(i64, f64)> = walked
+        .rank
+        .iter()
+        .filter_map(|(&vertex, &share)| match Vertex::of(vertex) {
+            // What is equal but for rounding is equal.
+            Vertex::Block(block) => Some((block, (share * 1e9).round() / 1e9)),
+            Vertex::Entity(_) => None,
+        })
+        .filter(|(_, share)| *share > 0.0)
+        .collect();
+    blocks.sort_by(|a, b| b.1.total_cmp(&a.1));
+    // Those that are as good as the last one are all looked at.
+    let worst = blocks.get(k.saturating_sub(1)).map_or(0.0, |block| block.1);
+    blocks.retain(|block| block.1 >= worst);
+    let leaves = leaves(collection, &blocks, vector.as_ref(), scope)?;
+    let ids: Vec<i64> = leaves.iter().map(|leaf| leaf.1).collect();
+    let mut via = via(&around, &walked, &ids)?;
+    Ok(leaves
+        .into_iter()
+        .map(|(node, block, score)| Passage {
+            node,
+            score,
+            via: via.remove(&block),
+        })
+        .collect())
+}
+
+/// The leaf of each block that is nearest to the query, with block and score, best first, ties in canonical order.
+fn leaves(
+    collection: &Collection,
+    blocks: &[(i64, f64)],
+    vector: Option<&Vector>,
+    scope: &Scope,
+) -> Result<Vec<(i64, i64, f64)>> {
+    let (ids, scores): (Vec<i64>, Vec<f64>) = blocks.iter().copied().unzip();
+    let sql = format!(
+        "SELECT t.id, t.block_id, t.score FROM ( \
+           SELECT DISTINCT ON (u.id) n.id, n.block_id, n.document_id, n.ordinal, n.text_hash, u.score \
+           FROM unnest($4::bigint[], $5::float8[]) AS u (id, score) JOIN {{s}}.node n ON n.block_id = u.id \
+           WHERE {} AND {TYPES} ORDER BY u.id, coalesce(nullif({SCORE}, 'NaN'), -1) DESC, n.ordinal) t \
+         JOIN {{s}}.document d ON d.id = t.document_id \
+         ORDER BY t.score DESC, t.text_hash, d.body_hash, d.source_key COLLATE \"C\", t.ordinal, t.id",
+        scope.on_row("node")
+    );
+    let args = [
+        vector.cloned().into(),
+        scope.filter(),
+        scope.documents(),
+        ids.into(),
+        scores.into(),
+    ];
+    collection.query(&sql, &args, |row| Ok((row.need(1)?, row.need(2)?, row.need(3)?)))
+}
+
+/// For each block the names of the entities through which most of the walk came, where it came through any.
+fn via(around: &Around, walked: &Walked, blocks: &[i64]) -> Result<HashMap<i64, String>> {
+    let mut through: HashMap<i64, Vec<(f64, i64)>> = blocks.iter().map(|&block| (block, Vec::new())).collect();
+    for (&vertex, edges) in &walked.edges {
+        let (Vertex::Entity(entity), Some(share)) = (Vertex::of(vertex), walked.rank.get(&vertex)) else {
+            continue;
+        };
+        for (to, part) in edges {
+            if let Vertex::Block(block) = Vertex::of(*to)
+                && let Some(ways) = through.get_mut(&block)
+            {
+                ways.push((((share * part) * 1e9).round(), entity));
+            }
+        }
+    }
+    let mut wanted: Vec<i64> = through.values().flatten().map(|way| way.1).collect();
+    wanted.sort_unstable();
+    wanted.dedup();
+    let names = around.names(&wanted)?;
+    Ok(through
+        .into_iter()
+        .filter_map(|(block, mut ways)| {
+            ways.retain(|(share, entity)| *share > 0.0 && names.contains_key(entity));
+            ways.sort_by(|a, b| b.0.total_cmp(&a.0).then_with(|| names[&a.1].cmp(&names[&b.1])));
+            let said: Vec<&str> = ways
+                .iter()
+                .take(VIA)
+                .map(|(_, entity)| names[entity].as_str())
+                .collect();
+            (!said.is_empty()).then(|| (block, said.join(", ")))
+        })
+        .collect())
+}
