@@ -17,7 +17,7 @@ use crate::error::{Error, Result, notice};
 use crate::pg::vector::Vector;
 
 /// The steps of questions, which somebody waits for.
-pub const QUESTIONS: [&str; 4] = ["ask", "map", "rate", "explore"];
+pub const QUESTIONS: [&str; 6] = ["ask", "map", "rate", "explore", "judge", "draft"];
 
 /// Rows that are looked up or written at once.
 const BATCH: usize = 1_000;
@@ -338,7 +338,7 @@ pub fn retry_questions(collection: &Collection) -> Result<()> {
     Ok(())
 }
 
-/// Forgets the answers of rag_ask that have read one of these documents.
+/// Forgets the answers to questions that have read one of these documents.
 pub fn forget_questions(collection: &Collection, ids: &[i64]) -> Result<()> {
     let keys = "SELECT DISTINCT s.key FROM {s}.model_call_source s JOIN {s}.model_call m ON m.key = s.key \
                 WHERE s.document_id = ANY ($1) AND m.step = ANY ($2)";
