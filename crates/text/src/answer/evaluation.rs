@@ -3,7 +3,7 @@
 use super::extraction::{text_of, texts_of};
 use super::query::{DEEPEST, REASON, member, object, unnumbered, with};
 use super::{Repairs, Unreadable, cleaned};
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 /// The better one of two answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -58,7 +58,7 @@ pub fn verdict(reply: &str) -> Result<Verdict, Unreadable> {
     let read = object(reply).ok();
     let members = read
         .as_ref()
-        .and_then(|(found, repairs)| Some((with(found, &[&WINNER], DEEPEST)?, *repairs)));
+        .and_then(|(found, repairs)| Some((innermost(found)?, *repairs)));
     let Some((members, repairs)) = members else {
         let mut lines = text.lines().filter(|line| !line.trim().is_empty());
         let named = lines.clone().find(|line| line.to_lowercase().contains("winner"));
@@ -79,6 +79,13 @@ pub fn verdict(reply: &str) -> Result<Verdict, Unreadable> {
         reason: member(members, &REASON).and_then(text_of),
         repairs,
     })
+}
+
+/// The object that names a winner, which may be wrapped in what is named like one.
+fn innermost(value: &Value) -> Option<&Map<String, Value>> {
+    let members = with(value, &[&WINNER], DEEPEST)?;
+    let inner = member(members, &WINNER).filter(|inner| inner.is_object());
+    Some(inner.and_then(innermost).unwrap_or(members))
 }
 
 /// What a few words say, unless they name both without a word that neither is better.
@@ -147,7 +154,10 @@ fn is_marked(line: &str) -> bool {
 /// The list at most as `deep` in `value`; a lone record is one.
 fn items(value: &Value, deep: usize) -> Option<Vec<String>> {
     match value {
-        Value::Array(items) => Some(items.iter().filter_map(item).collect()),
+        Value::Array(list) => {
+            let items: Vec<String> = list.iter().filter_map(item).collect();
+            Some(items).filter(|items| !items.is_empty() || list.is_empty())
+        }
         Value::Object(members) => match member(members, &LISTS) {
             Some(Value::String(text)) => Some(text.lines().filter_map(unnumbered).collect()),
             Some(list @ Value::Array(_)) => items(list, deep),
@@ -165,7 +175,9 @@ fn item(value: &Value) -> Option<String> {
             let parts: Vec<String> = [of(&TITLE), of(&DETAIL)].into_iter().flatten().collect();
             Some(parts.join(": ")).filter(|text| !text.is_empty())
         }
-        value => text_of(value),
+        Value::String(_) => text_of(value),
+        // The number of a citation is none.
+        _ => None,
     };
     text.map(|text| text.split_whitespace().collect::<Vec<_>>().join(" "))
 }

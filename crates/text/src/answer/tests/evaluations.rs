@@ -71,7 +71,7 @@ fn drafts() {
     assert_eq!(draft(r#"{"questions": []}"#).unwrap().items, [""; 0]);
     assert_eq!(draft(r#"{"question": "a?"}"#).unwrap().items, ["a?"]);
     assert_eq!(draft("1. a [b]\n2. c").unwrap().items, ["a [b]", "c"]);
-    for reply in ["I cannot help with that.", r#"{"x": 1}"#] {
+    for reply in ["I cannot help with that.", "It is so [1].", r#"{"x": 1}"#] {
         assert_eq!(draft(reply), Err(Unreadable::NoList), "{reply}");
     }
 }
