@@ -78,10 +78,18 @@ fn a_preference_for_a_place_evens_out_and_shows() {
         48
     );
     let again = judged(&mut client, &format!("{TWO}, repeats => 3"));
-    assert_eq!(again, rows.iter().map(|row| row.replace(",12,0)", ",0,0)")).collect::<Vec<_>>());
+    assert_eq!(
+        again,
+        rows.iter()
+            .map(|row| row.replace(",12,0)", ",0,0)"))
+            .collect::<Vec<_>>()
+    );
     assert_eq!(mock.log().len(), asked);
     // What was not asked yet is asked alone.
-    let rows = judged(&mut client, &format!("{TWO}, criteria => '{{directness}}', repeats => 4"));
+    let rows = judged(
+        &mut client,
+        &format!("{TWO}, criteria => '{{directness}}', repeats => 4"),
+    );
     assert_eq!(rows, ["(directness,2,0,0,2,0.5,0,4,0)"]);
     // The repeats differ for the ledger alone: no provider has to know of them.
     let body = &mock.log().last().expect("a request").body;
@@ -115,7 +123,10 @@ fn the_better_answer_wins_whatever_its_place() {
     // All its words are what the question and both answers say.
     let log = mock.log();
     let user = log.last().expect("a request").body["messages"][1]["content"].to_string();
-    assert!(user.contains("diversity: how many") && user.contains("Who matters?"), "{user}");
+    assert!(
+        user.contains("diversity: how many") && user.contains("Who matters?"),
+        "{user}"
+    );
 
     // Equal answers tie, one that knows nothing loses, and nobody is asked which is better.
     let asked = mock.log().len();
@@ -201,7 +212,10 @@ fn judgements_go_with_the_documents_behind_the_answers() {
     let mut client = database.client();
     let _mock = collection(&mut client, answerer(|_, _| r#"{"winner": 1}"#.to_owned()));
     judged(&mut client, "'{Who?}', criteria => '{directness}'");
-    assert_eq!(ledger_of(&mut client, "kb"), ["ask done 2", "judge done 2", "map done 1"]);
+    assert_eq!(
+        ledger_of(&mut client, "kb"),
+        ["ask done 2", "judge done 2", "map done 1"]
+    );
     run(&mut client, "DELETE FROM kb.document WHERE source_key = '1-1'");
     assert_eq!(
         ledger_of(&mut client, "kb"),
@@ -246,7 +260,10 @@ fn sides_and_criteria_are_checked() {
     for (arguments, hint) in [
         (r#"'{"levels": 1}'"#, "mode, a text; level, k and max_hops"),
         (r#"'{"mode": "local"}'"#, "'plain', 'global', 'drift', 'text'"),
-        ("criteria => '{length}'", "'comprehensiveness', 'diversity', 'empowerment', 'directness'"),
+        (
+            "criteria => '{length}'",
+            "'comprehensiveness', 'diversity', 'empowerment', 'directness'",
+        ),
     ] {
         let error = failure(&mut client, &format!("SELECT rag_judge('kb', '{{x}}', {arguments})"));
         assert!(error.hint().is_some_and(|said| said.contains(hint)), "{error:?}");
@@ -292,9 +309,17 @@ fn questions_are_drafted_for_each_task_of_each_persona() {
     assert_eq!(list::<String>(&mut client, sql), rows);
     assert_eq!(mock.log().len(), 7);
     let of = |at: usize, message: usize| mock.log()[at].body["messages"][message]["content"].to_string();
-    assert!(of(0, 0).contains("name 3 different people") && of(0, 1).contains("<report n="), "{}", of(0, 1));
+    assert!(
+        of(0, 0).contains("name 3 different people") && of(0, 1).contains("<report n="),
+        "{}",
+        of(0, 1)
+    );
     // The texts are read once; then what was said of them.
-    assert!(of(3, 1).contains("Boats and their ports.") && !of(3, 1).contains("<report"), "{}", of(3, 1));
+    assert!(
+        of(3, 1).contains("Boats and their ports.") && !of(3, 1).contains("<report"),
+        "{}",
+        of(3, 1)
+    );
     run(&mut client, "DELETE FROM kb.document WHERE source_key = '2-2'");
     assert_eq!(ledger_of(&mut client, "kb"), ["draft forgotten 7"]);
 }
@@ -306,22 +331,46 @@ fn only_what_is_in_scope_is_read_for_a_draft() {
     let mock = collection(&mut client, drafts);
     let prompts = |client: &mut Client, arguments: &str| {
         mock.reset();
-        let rows: Vec<String> = list(client, &format!("SELECT question FROM rag_questions('kb', 1, 1, 1{arguments})"));
+        let rows: Vec<String> = list(
+            client,
+            &format!("SELECT question FROM rag_questions('kb', 1, 1, 1{arguments})"),
+        );
         let log = mock.log();
-        (rows.len(), log.iter().map(|seen| seen.body.to_string()).collect::<String>())
+        (
+            rows.len(),
+            log.iter().map(|seen| seen.body.to_string()).collect::<String>(),
+        )
     };
     let of_two = r#", filter => '{"tenant": 2}'"#;
     let (rows, asked) = prompts(&mut client, of_two);
-    assert!(rows == 1 && asked.contains("Abe2") && !asked.contains("Abe1"), "{asked}");
+    assert!(
+        rows == 1 && asked.contains("Abe2") && !asked.contains("Abe1"),
+        "{asked}"
+    );
     // Without communities the tree is read, without a tree the leaves.
-    run(&mut client, "DELETE FROM kb.community; SELECT raptor_build('kb', cluster_size => 2)");
+    run(
+        &mut client,
+        "DELETE FROM kb.community; SELECT raptor_build('kb', cluster_size => 2)",
+    );
     let (_, asked) = prompts(&mut client, of_two);
-    assert!(asked.contains("<passage") && asked.contains("Abe2") && !asked.contains("Abe1"), "{asked}");
+    assert!(
+        asked.contains("<passage") && asked.contains("Abe2") && !asked.contains("Abe1"),
+        "{asked}"
+    );
     let (_, asked) = prompts(&mut client, "");
-    assert!(asked.contains("Abe1") && asked.matches("<passage").count() == 1, "{asked}");
+    assert!(
+        asked.contains("Abe1") && asked.matches("<passage").count() == 1,
+        "{asked}"
+    );
     run(&mut client, "DELETE FROM kb.node WHERE level > 0");
-    let (_, asked) = prompts(&mut client, ", documents => (SELECT array_agg(id) FROM kb.document WHERE source_key = '1-2')");
-    assert!(asked.contains("Abe1") && asked.matches("<passage").count() == 1, "{asked}");
+    let (_, asked) = prompts(
+        &mut client,
+        ", documents => (SELECT array_agg(id) FROM kb.document WHERE source_key = '1-2')",
+    );
+    assert!(
+        asked.contains("Abe1") && asked.matches("<passage").count() == 1,
+        "{asked}"
+    );
     let (rows, asked) = prompts(&mut client, r#", filter => '{"tenant": 9}'"#);
     assert_eq!((rows, asked.as_str()), (0, ""));
 }
