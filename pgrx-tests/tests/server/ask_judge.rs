@@ -21,10 +21,10 @@ fn answers(user: &str) -> Option<[&str; 2]> {
 fn answerer(
     judge: impl Fn(&str, [&str; 2]) -> String + Send + Sync + 'static,
 ) -> impl Fn(&str, &str) -> String + Send + Sync {
-    move |_, user| match answers(user) {
+    move |system, user| match answers(user) {
         Some(answers) => judge(user, answers),
         None if user.contains("<points>") => "It is all about boats, captains and ports [1].".to_owned(),
-        None if user.contains("<report ") => {
+        None if system.contains("\"points\"") => {
             json!({"points": [{"description": "Boats [1].", "score": 50}]}).to_string()
         }
         None => "Boats [1].".to_owned(),
@@ -92,7 +92,8 @@ fn a_preference_for_a_place_evens_out_and_shows() {
     );
     assert_eq!(rows, ["(directness,2,0,0,2,0.5,0,4,0)"]);
     // The repeats differ for the ledger alone: no provider has to know of them.
-    let body = &mock.log().last().expect("a request").body;
+    let log = mock.log();
+    let body = &log.last().expect("a request").body;
     assert!(body.get("repeat").is_none() && body.get("seed").is_none(), "{body}");
 }
 
@@ -140,11 +141,10 @@ fn the_better_answer_wins_whatever_its_place() {
         judged(&mut client, &format!("{TWO}, {of}, {none}")),
         ["(diversity,2,0,0,2,0.5,,0,0)"]
     );
-    run(&mut client, "DELETE FROM kb.community; SELECT raptor_build('kb')");
     assert_eq!(
         judged(
             &mut client,
-            &format!(r#"'{{Who?}}', '{{"mode": "text"}}', '{{"mode": "drift", "max_hops": 0}}', {of}"#)
+            &format!(r#"'{{Who?}}', second => '{{"mode": "text"}}', {of}"#)
         ),
         ["(diversity,1,0,0,1,0.5,,0,0)"]
     );
@@ -358,10 +358,7 @@ fn only_what_is_in_scope_is_read_for_a_draft() {
         "{asked}"
     );
     let (_, asked) = prompts(&mut client, "");
-    assert!(
-        asked.contains("Abe1") && asked.matches("<passage").count() == 1,
-        "{asked}"
-    );
+    assert_eq!(asked.matches("<passage").count(), 1, "{asked}");
     run(&mut client, "DELETE FROM kb.node WHERE level > 0");
     let (_, asked) = prompts(
         &mut client,

@@ -11,7 +11,9 @@ fn collection(database: &Database) -> Client {
     run(
         &mut client,
         "CREATE FUNCTION answer(text) RETURNS text IMMUTABLE LANGUAGE sql AS $$SELECT CASE \
-           WHEN $1 ~ '\"(personas|tasks|questions)\"' THEN '[\"It.\"]' WHEN $1 LIKE '%<report %' THEN '{\"points\": []}' ELSE 'It is so [1].' END$$; \
+           WHEN $1 ~ '\"(personas|tasks|questions)\"' THEN '[\"It.\"]' \
+           WHEN $1 LIKE '%follow_up_queries%' THEN '{\"answer\": \"It is so [1].\", \"score\": 5}' \
+           WHEN $1 LIKE '%<report %' THEN '{\"points\": []}' ELSE 'It is so [1].' END$$; \
          SELECT rag_create('kb', 8, answerer => 'function:public.answer'); \
          INSERT INTO kb.document (body) VALUES ('Anna Ahl met Bert Beck.'), ('Bert Beck met Carl Cole.'); \
          SELECT raptor_build('kb'); SELECT graph_extract('kb'); SELECT graph_communities('kb'); \
