@@ -139,7 +139,7 @@ COMMENT ON FUNCTION @extschema@._refresh_start(text, bigint, text[]) IS 'The fir
 COMMENT ON FUNCTION @extschema@._refresh_round(text) IS 'One short piece of what rag_refresh does; whether there is more.';
 
 COMMENT ON FUNCTION @extschema@.rag_usage(text) IS
-'What models were asked and what it cost, by step (embed, reembed, tree, extract, describe, resolve, reports, map, ask), documents that are gone by now included.
+'What models were asked and what it cost, by step (embed, reembed, tree, extract, describe, resolve, reports, map, rate, explore, ask, judge, draft), documents that are gone by now included.
 Columns: step, calls (items asked), prompt_tokens and completion_tokens (as the model counts them, else estimated; NULL of functions), cost (by the prices of the server; NULL without any), failed, repaired (replies that had to be mended to be read).';
 
 COMMENT ON FUNCTION @extschema@.rag_estimate(text) IS
@@ -158,3 +158,15 @@ drift: from the reports nearest to the question by rounds of follow-up questions
 level: of global, whose communities'' reports are read (0, the coarsest), with dynamic the deepest that is looked into; of drift, those that are read first (any). In place of a report that draws on a document out of scope those below it are read, at the end a digest of what documents in scope say. k: only the k reports nearest to the question (drift: 20). dynamic: of global, the answerer rates reports from the coarsest level down, and only where they are relevant those below. max_hops: of drift, rounds (2) of at most five follow-up questions.
 filter and documents: as in raptor_search. Answers an object: answer (NULL if nothing was found), grounded (whether it cites a text), citations (n, and node_id or block_id with title and source_key, or community_id, level, title, documents, document_ids), calls, timings_ms; all modes but plain also points and points_left_out (of the budget report_tokens); global and text coverage; drift follow_ups, follow_ups_left, reports_read, passages_read.
 Errors: 55000 without an answerer, or for global without communities, 38000 if it fails, 42501 unless you are a member of the owning role, 53200 if the texts need more than graphrag.build_memory.';
+
+COMMENT ON FUNCTION @extschema@.rag_judge(text, text[], jsonb, jsonb, text[], int, jsonb, bigint[]) IS
+'Compares two ways of rag_ask to answer questions: the answerer judges each pair of answers by each criterion in both orders, repeats times (Edge et al. 2024).
+first, second: options of rag_ask as an object (mode, level, k, dynamic, max_hops). criteria: of comprehensiveness, diversity, empowerment, directness. filter and documents: as in rag_ask.
+Columns: criterion, questions (that count: not those for which an answer or all judgements have failed), first_wins, second_wins, ties (of questions), win_rate (mean share of first over the questions: 1 for a win, 0.5 for a tie), agreement (share of the pairs of judgements that say the same in both orders; low where the answerer prefers a place), calls (judgements asked now), failed (judgements that could not be read; their pairs do not count).
+Equal answers tie and no answer loses, without a judgement. What is asked again in the same words is paid once.
+Errors: as rag_ask; 22023 for other options or criteria.';
+
+COMMENT ON FUNCTION @extschema@.rag_questions(text, int, int, int, jsonb, bigint[]) IS
+'Drafts questions about the whole corpus, for rag_judge: the answerer reads the reports on the coarsest communities (without these the roots of the tree, else leaves) up to report_tokens, and names personas, tasks of each, and questions of each task (Edge et al. 2024). 1 + personas + personas * tasks calls.
+filter and documents: only what draws wholly on documents that pass is read. Columns: persona, task, question; fewer than asked for where the answerer gives fewer or the same twice.
+Errors: 55000 without an answerer, 38000 if it fails, 42501 unless you are a member of the owning role.';

@@ -26,6 +26,30 @@ CREATE FUNCTION @extschema@.rag_ask(
     max_hops int DEFAULT NULL)
 RETURNS jsonb LANGUAGE c VOLATILE COST 100000 AS 'MODULE_PATHNAME', 'rag_ask_wrapper';
 
+CREATE FUNCTION @extschema@.rag_judge(
+    collection text,
+    questions text[],
+    first jsonb DEFAULT '{"mode": "global"}',
+    second jsonb DEFAULT '{"mode": "plain"}',
+    criteria text[] DEFAULT '{comprehensiveness,diversity,empowerment,directness}',
+    repeats int DEFAULT 1,
+    filter jsonb DEFAULT '{}',
+    documents bigint[] DEFAULT NULL)
+RETURNS TABLE (
+    criterion text, questions bigint, first_wins bigint, second_wins bigint, ties bigint, win_rate float8, agreement float8,
+    calls bigint, failed bigint)
+LANGUAGE c VOLATILE COST 1000000 ROWS 4 AS 'MODULE_PATHNAME', 'rag_judge_wrapper';
+
+CREATE FUNCTION @extschema@.rag_questions(
+    collection text,
+    personas int DEFAULT 5,
+    tasks int DEFAULT 5,
+    questions int DEFAULT 5,
+    filter jsonb DEFAULT '{}',
+    documents bigint[] DEFAULT NULL)
+RETURNS TABLE (persona text, task text, question text)
+LANGUAGE c VOLATILE COST 1000000 ROWS 125 AS 'MODULE_PATHNAME', 'rag_questions_wrapper';
+
 CREATE FUNCTION @extschema@._refresh_start(collection text, max_calls bigint, steps text[])
 RETURNS void LANGUAGE c VOLATILE AS 'MODULE_PATHNAME', '_refresh_start_wrapper';
 

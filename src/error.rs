@@ -55,6 +55,12 @@ impl Error {
         Self::new(PgSqlErrorCode::ERRCODE_INTERNAL_ERROR, message)
     }
 
+    /// The same of a part of what was given, which the message names.
+    pub fn inside(mut self, part: &str) -> Self {
+        self.message = format!("{part}: {}", self.message);
+        self
+    }
+
     pub fn detail(mut self, detail: impl Into<String>) -> Self {
         self.detail = Some(detail.into());
         self

@@ -6,13 +6,13 @@ use std::time::Instant;
 
 use graphrag_text::answer::{Primer, primer};
 use graphrag_text::fold;
-use serde_json::{Value, json};
+use serde_json::json;
 
 use super::mapped::{Point, batches, numbered, reduce};
 use super::plain::{self, PASSAGES};
 use super::select::{Selection, nearest, write};
-use super::source::{Origin, citations, documents, forget_what_changed};
-use super::{Wanted, prompts, replies, texts};
+use super::source::{Origin, citations, documents};
+use super::{Answered, Wanted, prompts, replies, texts};
 use crate::collection::Collection;
 use crate::error::Result;
 use crate::model::{Asking, Item, Ledger, Model};
@@ -34,7 +34,7 @@ struct Open {
     score: f64,
 }
 
-pub fn ask(collection: &Collection, answerer: &Model, wanted: &Wanted, scope: &Scope) -> Result<Value> {
+pub fn ask(collection: &Collection, answerer: &Model, wanted: &Wanted, scope: &Scope) -> Result<Answered> {
     let started = Instant::now();
     let options = &collection.options;
     let k = wanted.k.unwrap_or(REPORTS);
@@ -129,9 +129,8 @@ pub fn ask(collection: &Collection, answerer: &Model, wanted: &Wanted, scope: &S
 
     let behind = documents(sources.iter());
     let mut reduced = reduce(collection, answerer, wanted.question, points, behind)?;
-    forget_what_changed(collection, &sources)?;
     let citations = citations(&reduced.answer, &sources);
-    Ok(json!({
+    let shown = json!({
         "answer": reduced.answer,
         "grounded": !citations.is_empty(),
         "citations": citations,
@@ -146,5 +145,6 @@ pub fn ask(collection: &Collection, answerer: &Model, wanted: &Wanted, scope: &S
             "primer": primed.as_millis() as u64,
             "answer": (started.elapsed() - primed).as_millis() as u64,
         },
-    }))
+    });
+    Ok((shown, sources))
 }

@@ -9,8 +9,8 @@ use graphrag_text::tokens;
 use serde_json::{Value, json};
 
 use super::select::{Selection, select};
-use super::source::{Origin, Source, citations, cited, documents, forget_what_changed};
-use super::{Wanted, answered, plain, prompts, texts};
+use super::source::{Origin, Source, citations, cited, documents};
+use super::{Answered, Wanted, answered, plain, prompts, texts};
 use crate::collection::Collection;
 use crate::error::Result;
 use crate::model::{Asking, Item, Ledger, Model};
@@ -29,7 +29,7 @@ pub struct Point {
     pub score: f64,
 }
 
-pub fn ask(collection: &Collection, answerer: &Model, wanted: &Wanted, scope: &Scope) -> Result<Value> {
+pub fn ask(collection: &Collection, answerer: &Model, wanted: &Wanted, scope: &Scope) -> Result<Answered> {
     let started = Instant::now();
     let options = &collection.options;
     let Selection { sources, rated, calls } = match wanted.mode {
@@ -70,7 +70,6 @@ pub fn ask(collection: &Collection, answerer: &Model, wanted: &Wanted, scope: &S
     // What the points say was read in all of the texts.
     let behind = documents(read.iter().map(|&at| &sources[at]));
     let mut reduced = reduce(collection, answerer, wanted.question, found, behind)?;
-    forget_what_changed(collection, &sources)?;
     let citations = citations(&reduced.answer, &sources);
     let used: BTreeSet<usize> = reduced
         .points
@@ -91,7 +90,7 @@ pub fn ask(collection: &Collection, answerer: &Model, wanted: &Wanted, scope: &S
     if let Some(rated) = rated {
         coverage["communities_rated"] = json!(rated);
     }
-    Ok(json!({
+    let shown = json!({
         "answer": reduced.answer,
         "grounded": !citations.is_empty(),
         "citations": citations,
@@ -104,7 +103,8 @@ pub fn ask(collection: &Collection, answerer: &Model, wanted: &Wanted, scope: &S
             "map": (mapped - retrieved).as_millis() as u64,
             "answer": (started.elapsed() - mapped).as_millis() as u64,
         },
-    }))
+    });
+    Ok((shown, sources))
 }
 
 /// The texts of a batch as they stand in a prompt.

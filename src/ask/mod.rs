@@ -1,6 +1,8 @@
-//! rag_ask: a question answered from passages, or from reports on the whole corpus.
+//! rag_ask: a question answered from passages, or from reports on the whole corpus; and its evaluation.
 
+mod draft;
 mod drift;
+mod judge;
 mod mapped;
 mod plain;
 mod prompts;
@@ -10,6 +12,7 @@ mod source;
 use pgrx::PgSqlErrorCode;
 use pgrx::prelude::*;
 use serde_json::Value;
+use source::{Source, forget_what_changed};
 
 use crate::collection::{Collection, literal, quoted};
 use crate::error::{Error, Result, capital, in_range, required, sql};
@@ -95,21 +98,37 @@ impl Wanted<'_> {
     }
 }
 
+/// What rag_ask shows, and what was read for it.
+type Answered = (Value, Vec<Source>);
+
 /// Answers a question.
 pub fn ask(name: Option<&str>, wanted: &Wanted, scope: &Scope) -> Result<Value> {
     wanted.check()?;
+    let collection = open(name, wanted.mode != "plain")?;
+    let (shown, sources) = answer(&collection, wanted, scope)?;
+    forget_what_changed(&collection, &sources)?;
+    Ok(shown)
+}
+
+/// Opens a collection for questions; those that read reports may have to write them.
+fn open(name: Option<&str>, reads_reports: bool) -> Result<Collection> {
     let mut collection = Collection::write(name)?;
-    if wanted.mode != "plain" && select::may_write(&collection)? {
+    if reads_reports && select::may_write(&collection)? {
         // The locks of a builder come before all others.
         drop(collection);
         collection = Collection::build_with_models(name, false)?;
     }
-    let answerer = answerer(&collection)?;
+    answerer(&collection)?;
     ledger::retry_questions(&collection)?;
+    Ok(collection)
+}
+
+fn answer(collection: &Collection, wanted: &Wanted, scope: &Scope) -> Result<Answered> {
+    let answerer = answerer(collection)?;
     match wanted.mode {
-        "global" | "text" => mapped::ask(&collection, answerer, wanted, scope),
-        "drift" => drift::ask(&collection, answerer, wanted, scope),
-        _ => plain::ask(&collection, answerer, wanted, scope),
+        "global" | "text" => mapped::ask(collection, answerer, wanted, scope),
+        "drift" => drift::ask(collection, answerer, wanted, scope),
+        _ => plain::ask(collection, answerer, wanted, scope),
     }
 }
 

@@ -4,8 +4,8 @@ use std::time::Instant;
 
 use serde_json::{Value, json};
 
-use super::source::{Origin, Source, citations, documents, forget_what_changed};
-use super::{Wanted, answered, prompts};
+use super::source::{Origin, Source, citations, documents};
+use super::{Answered, Wanted, answered, prompts};
 use crate::collection::Collection;
 use crate::error::{Error, Result};
 use crate::model::prompts::rerank as rerank_request;
@@ -17,7 +17,7 @@ pub const PASSAGES: usize = 8;
 /// Passages that a reranker chooses from.
 const CANDIDATES: usize = 50;
 
-pub fn ask(collection: &Collection, answerer: &Model, wanted: &Wanted, scope: &Scope) -> Result<Value> {
+pub fn ask(collection: &Collection, answerer: &Model, wanted: &Wanted, scope: &Scope) -> Result<Answered> {
     let question = wanted.question;
     let mut ledger = Ledger::resume(collection, "ask", Asking::Now);
     let started = Instant::now();
@@ -42,8 +42,7 @@ pub fn ask(collection: &Collection, answerer: &Model, wanted: &Wanted, scope: &S
     }
     let citations = citations(answer.as_deref().unwrap_or_default(), &passages);
     passages.append(&mut rest);
-    forget_what_changed(collection, &passages)?;
-    Ok(json!({
+    let shown = json!({
         "answer": answer,
         "grounded": !citations.is_empty(),
         "citations": citations,
@@ -52,7 +51,8 @@ pub fn ask(collection: &Collection, answerer: &Model, wanted: &Wanted, scope: &S
             "retrieve": retrieved.as_millis() as u64,
             "answer": (started.elapsed() - retrieved).as_millis() as u64,
         },
-    }))
+    });
+    Ok((shown, passages))
 }
 
 /// The one answer to a request that reads some passages.
@@ -71,6 +71,11 @@ pub fn nearest(collection: &Collection, question: &str, k: usize, scope: &Scope)
         .into_iter()
         .map(|(id, _)| id)
         .collect();
+    nodes(collection, ids)
+}
+
+/// Nodes by their ids, in the order of these.
+pub fn nodes(collection: &Collection, ids: Vec<i64>) -> Result<Vec<Source>> {
     let sql = "SELECT n.id, n.text, CASE WHEN n.level = 0 THEN ARRAY[n.document_id] \
                  ELSE ARRAY(SELECT s.document_id FROM {s}.node_source s WHERE s.node_id = n.id ORDER BY 1) END, d.title, d.source_key \
                FROM unnest($1::bigint[]) WITH ORDINALITY AS u (id, n) JOIN {s}.node n ON n.id = u.id \

@@ -60,6 +60,54 @@ pub fn explore(
     answerer(model, prompt(options, "explore_prompt", 0), user, Some(schema))
 }
 
+/// Which of two answers to a question meets a criterion better. `repeat` tells apart what is asked again in the same words; it is
+/// not sent.
+pub fn judge(
+    model: &Model,
+    options: &Options,
+    question: &str,
+    (criterion, meaning): (&str, &str),
+    answers: [&str; 2],
+    repeat: i32,
+) -> Value {
+    let user = format!(
+        "<criterion>{criterion}: {meaning}</criterion>\n<question>{question}</question>\n\
+         <answer n=\"1\">\n{}\n</answer>\n<answer n=\"2\">\n{}\n</answer>\n\nThe JSON object:",
+        answers[0], answers[1]
+    );
+    let properties = object(json!({"reason": {"type": "string"}, "winner": {"type": "integer"}}));
+    let schema = json!({"name": "verdict", "strict": true, "schema": properties});
+    let mut request = answerer(model, prompt(options, "judge_prompt", 0), user, Some(schema));
+    request["repeat"] = json!(repeat);
+    request
+}
+
+/// What a corpus is about, and who would use it, from texts with their numbers.
+pub fn personas(model: &Model, options: &Options, count: usize, texts: &[(usize, &str, &str)]) -> Value {
+    let properties = json!({"description": {"type": "string"}, "personas": list(json!({"type": "string"}))});
+    draft(model, options, "personas", count, numbered(texts), properties)
+}
+
+/// What somebody would do with a corpus.
+pub fn tasks(model: &Model, options: &Options, count: usize, corpus: &str, persona: &str) -> Value {
+    let user = format!("<corpus>\n{corpus}\n</corpus>\n<person>{persona}</person>\n");
+    let properties = json!({"tasks": list(json!({"type": "string"}))});
+    draft(model, options, "tasks", count, user, properties)
+}
+
+/// What somebody would ask of a corpus to do something.
+pub fn questions(model: &Model, options: &Options, count: usize, corpus: &str, persona: &str, task: &str) -> Value {
+    let user = format!("<corpus>\n{corpus}\n</corpus>\n<person>{persona}</person>\n<task>{task}</task>\n");
+    let properties = json!({"questions": list(json!({"type": "string"}))});
+    draft(model, options, "questions", count, user, properties)
+}
+
+fn draft(model: &Model, options: &Options, what: &str, count: usize, user: String, properties: Value) -> Value {
+    let system = prompt(options, &format!("{what}_prompt"), 0).replace("{count}", &count.to_string());
+    let schema = json!({"name": what, "strict": true, "schema": object(properties)});
+    answerer(model, system, user + "\nThe JSON object:", Some(schema))
+}
+
 fn numbered(texts: &[(usize, &str, &str)]) -> String {
     texts
         .iter()

@@ -84,6 +84,12 @@ pub fn nearest(
     Ok(found.into_iter().map(|(_, source)| source).collect())
 }
 
+/// The reports on the coarsest communities.
+pub fn coarsest(collection: &Collection, scope: &Scope) -> Result<Vec<Source>> {
+    let found = fetch(collection, "n.parent_id IS NULL", &[], scope)?;
+    Ok(found.into_iter().map(|(_, source)| source).collect())
+}
+
 /// The reports of the communities `n` that a condition holds for, with `$4` the ids, each with the parent that it was reached from.
 ///
 /// In place of one that draws on something out of scope, or that has no report, those below it are taken; at the end a digest of

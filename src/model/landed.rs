@@ -57,6 +57,14 @@ pub fn read_text(role: Role, step: &str, reply: &str, cut: bool) -> std::result:
             let repairs = answer::primer(reply).map_err(|error| error.to_string())?.repairs;
             (reply.to_owned(), repairs)
         }
+        Role::Answerer if step == "judge" => {
+            let repairs = answer::verdict(reply).map_err(|error| error.to_string())?.repairs;
+            (reply.to_owned(), repairs)
+        }
+        Role::Answerer if step == "draft" => {
+            let repairs = answer::draft(reply).map_err(|error| error.to_string())?.repairs;
+            (reply.to_owned(), repairs)
+        }
         Role::Answerer if step == "resolve" => {
             let same = answer::yes(reply).map_err(|error| error.to_string())?;
             (if same { "yes" } else { "no" }.to_owned(), Default::default())

@@ -17,10 +17,12 @@ use crate::error::{Error, Result, notice};
 use crate::pg::vector::Vector;
 
 /// The steps of questions, which somebody waits for.
-pub const QUESTIONS: [&str; 4] = ["ask", "map", "rate", "explore"];
+pub const QUESTIONS: [&str; 6] = ["ask", "map", "rate", "explore", "judge", "draft"];
 
 /// Rows that are looked up or written at once.
 const BATCH: usize = 1_000;
+/// Documents of items that are written at once.
+const LINKS: usize = 100_000;
 
 /// One thing to ask.
 pub struct Item {
@@ -257,14 +259,18 @@ impl<'a> Ledger<'a> {
             self.collection.execute(sql, &args)?;
         }
         // Items that the ledger has already may rest on further documents now.
-        let (mut of, mut documents) = (Vec::new(), Vec::new());
-        for (key, item) in keys.iter().zip(items) {
-            of.extend(std::iter::repeat_n(key.clone(), item.documents.len()));
-            documents.extend_from_slice(&item.documents);
-        }
         let sql = "INSERT INTO {s}.model_call_source (key, document_id) SELECT u.key, u.id \
                    FROM unnest($1::bytea[], $2::bigint[]) AS u (key, id) ON CONFLICT DO NOTHING";
-        self.collection.execute(sql, &[of.into(), documents.into()])?;
+        let (mut of, mut documents) = (Vec::new(), Vec::new());
+        for (i, (key, item)) in keys.iter().zip(items).enumerate() {
+            of.extend(std::iter::repeat_n(key.clone(), item.documents.len()));
+            documents.extend_from_slice(&item.documents);
+            // Many questions about the whole each rest on all documents.
+            if documents.len() >= LINKS || i + 1 == items.len() {
+                let part = [std::mem::take(&mut of).into(), std::mem::take(&mut documents).into()];
+                self.collection.execute(sql, &part)?;
+            }
+        }
         Ok(())
     }
 
@@ -338,7 +344,7 @@ pub fn retry_questions(collection: &Collection) -> Result<()> {
     Ok(())
 }
 
-/// Forgets the answers of rag_ask that have read one of these documents.
+/// Forgets the answers to questions that have read one of these documents.
 pub fn forget_questions(collection: &Collection, ids: &[i64]) -> Result<()> {
     let keys = "SELECT DISTINCT s.key FROM {s}.model_call_source s JOIN {s}.model_call m ON m.key = s.key \
                 WHERE s.document_id = ANY ($1) AND m.step = ANY ($2)";

@@ -1,6 +1,7 @@
 //! Answers of a model: what it meant, out of what it wrote around it and what it broke.
 
 mod clean;
+mod evaluation;
 mod extraction;
 mod format;
 mod json;
@@ -12,6 +13,7 @@ mod tags;
 mod tuple;
 
 pub use clean::clean;
+pub use evaluation::{Draft, Verdict, Winner, draft, verdict};
 pub use extraction::{
     Claim, Community, CommunityReport, Entity, Extraction, Origin, Passage, Relation, extraction, extraction_value,
 };
@@ -61,6 +63,8 @@ pub enum Unreadable {
     NoRating,
     NoAnswer,
     NeitherYesNorNo,
+    NoWinner,
+    NoList,
 }
 
 impl fmt::Display for Unreadable {
@@ -76,6 +80,8 @@ impl fmt::Display for Unreadable {
             Unreadable::NoRating => "the reply holds no rating",
             Unreadable::NoAnswer => "the reply holds no answer",
             Unreadable::NeitherYesNorNo => "the reply says neither yes nor no",
+            Unreadable::NoWinner => "the reply names no better answer",
+            Unreadable::NoList => "the reply holds no list",
         })
     }
 }

@@ -11,6 +11,8 @@ fn collection(database: &Database) -> Client {
     run(
         &mut client,
         "CREATE FUNCTION answer(text) RETURNS text IMMUTABLE LANGUAGE sql AS $$SELECT CASE \
+           WHEN $1 ~ '\"(personas|tasks|questions)\"' THEN '[\"It.\"]' \
+           WHEN $1 LIKE '%follow_up_queries%' THEN '{\"answer\": \"It is so [1].\", \"score\": 5}' \
            WHEN $1 LIKE '%<report %' THEN '{\"points\": []}' ELSE 'It is so [1].' END$$; \
          SELECT rag_create('kb', 8, answerer => 'function:public.answer'); \
          INSERT INTO kb.document (body) VALUES ('Anna Ahl met Bert Beck.'), ('Bert Beck met Carl Cole.'); \
@@ -55,6 +57,11 @@ fn right(function: &str, argument: &str, kind: &str) -> &'static str {
         (_, "block_tokens" | "leaf_tokens", _) => "100",
         ("rag_chunk", "overlap", _) | (_, "level", _) => "0",
         ("rag_ask", "mode", _) => "'drift'",
+        ("rag_judge", "first", _) => "'{\"mode\": \"global\"}'",
+        ("rag_judge", "second", _) => "'{}'",
+        ("rag_judge", "questions", _) => "'{word}'",
+        (_, "criteria", _) => "'{directness}'",
+        (_, "personas" | "tasks" | "questions" | "repeats", _) => "1",
         (_, "mode", _) => "'collapsed'",
         (_, "documents", _) => "'{1}'",
         (_, "method", _) => "'greedy'",
@@ -94,6 +101,7 @@ fn may_be_null(function: &str, argument: &str) -> bool {
             | ("graph_global", "k" | "level" | "documents")
             | ("graph_local", "documents")
             | ("rag_ask", "documents" | "level" | "k" | "max_hops")
+            | ("rag_judge" | "rag_questions", "documents")
             | ("rag_refresh", "max_calls" | "steps")
     )
 }
@@ -295,6 +303,14 @@ fn every_argument_says_what_it_takes() {
         CALL rag_refresh('kb', steps => '{Tree}') --> 22023 unknown step "Tree"
         CALL rag_refresh('kb', steps => '{tree,NULL}') --> 22004 a step must not be null
         SELECT rag_ask('kb', 'x', filter => '[]') --> 22023 filter must be a JSON object
+        SELECT rag_judge('kb', '{x}', filter => '[]') --> 22023 filter must be a JSON object
+        SELECT rag_judge('kb', '{}') --> 22023 questions must not be empty
+        SELECT rag_judge('kb', '{x,NULL}') --> 22004 a question must not be null
+        SELECT rag_judge('kb', '{x}', criteria => '{}') --> 22023 criteria must not be empty
+        SELECT rag_judge('kb', '{x}', repeats => 0) --> 22023 repeats must be between 1 and 100
+        SELECT rag_questions('kb', personas => 0) --> 22023 personas must be between 1 and 100
+        SELECT rag_questions('kb', tasks => 101) --> 22023 tasks must be between 1 and 100
+        SELECT rag_questions('kb', questions => -1) --> 22023 questions must be between 1 and 100
         SELECT rag_add('kb', 'x', metadata => '[1]') --> 22023 metadata must be a JSON object
         SELECT rag_add('kb', 'x', format => 'pdf') --> 22023 unknown format "pdf"
         SELECT rag_add('kb', 'x', format => 'HTML') --> 22023 unknown format "HTML"

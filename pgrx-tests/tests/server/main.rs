@@ -1,6 +1,7 @@
 //! Everything that needs a server. One program, so that the cluster is started once.
 
 mod ask_global;
+mod ask_judge;
 mod ask_lazy;
 mod ask_modes;
 mod choices;

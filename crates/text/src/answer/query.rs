@@ -61,7 +61,7 @@ const SCORE: [&str; 6] = [
 const HIGH: [&str; 4] = ["highlevelkeywords", "highlevel", "high", "hlkeywords"];
 const LOW: [&str; 4] = ["lowlevelkeywords", "lowlevel", "low", "llkeywords"];
 const RATING: [&str; 5] = ["rating", "score", "relevance", "relevancy", "relevancerating"];
-const REASON: [&str; 4] = ["reason", "explanation", "rationale", "reasoning"];
+pub(super) const REASON: [&str; 4] = ["reason", "explanation", "rationale", "reasoning"];
 const ANSWER: [&str; 4] = ["intermediateanswer", "answer", "response", "text"];
 const QUERIES: [&str; 6] = [
     "followupqueries",
@@ -73,7 +73,7 @@ const QUERIES: [&str; 6] = [
 ];
 
 /// How deep an answer may be wrapped.
-const DEEPEST: usize = 3;
+pub(super) const DEEPEST: usize = 3;
 
 /// Points with their scores: JSON of a list of these, or an object with one.
 pub fn points(reply: &str) -> Result<Points, Unreadable> {
@@ -191,7 +191,7 @@ fn question(item: &Value) -> Option<String> {
 }
 
 /// A line without its bullet or its number.
-fn unnumbered(line: &str) -> Option<String> {
+pub(super) fn unnumbered(line: &str) -> Option<String> {
     let line = line.trim();
     let digits = line.trim_start_matches(|c: char| c.is_ascii_digit());
     let rest = match digits.len() < line.len() {
@@ -213,7 +213,7 @@ pub fn yes(reply: &str) -> Result<bool, Unreadable> {
     }
 }
 
-fn object(reply: &str) -> Result<(Value, Repairs), Unreadable> {
+pub(super) fn object(reply: &str) -> Result<(Value, Repairs), Unreadable> {
     let (value, repairs) = json(reply)?;
     match value.is_object() || value.is_array() {
         true => Ok((value, repairs)),
@@ -222,7 +222,7 @@ fn object(reply: &str) -> Result<(Value, Repairs), Unreadable> {
 }
 
 /// The object with one of the members, at most as `deep` in `value`.
-fn with<'a>(value: &'a Value, names: &[&[&str]], deep: usize) -> Option<&'a Map<String, Value>> {
+pub(super) fn with<'a>(value: &'a Value, names: &[&[&str]], deep: usize) -> Option<&'a Map<String, Value>> {
     let inner = |value: &'a Value| with(value, names, deep.checked_sub(1)?);
     match value {
         Value::Object(members) if names.iter().any(|names| member(members, names).is_some()) => Some(members),
@@ -232,7 +232,7 @@ fn with<'a>(value: &'a Value, names: &[&[&str]], deep: usize) -> Option<&'a Map<
     }
 }
 
-fn member<'a>(members: &'a Map<String, Value>, names: &[&str]) -> Option<&'a Value> {
+pub(super) fn member<'a>(members: &'a Map<String, Value>, names: &[&str]) -> Option<&'a Value> {
     let places = members.iter().filter_map(|(name, value)| {
         let name = key(name);
         Some((names.iter().position(|other| *other == name)?, value))

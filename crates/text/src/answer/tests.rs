@@ -3,6 +3,7 @@ use proptest::prelude::*;
 use serde_json::{Value, json as value};
 
 mod claims;
+mod evaluations;
 mod extractions;
 mod formats;
 mod laws;

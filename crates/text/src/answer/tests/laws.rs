@@ -20,7 +20,7 @@ fn read_each(payload: &str) {
         let _ = read(payload, Format::parse(name).unwrap());
     }
     let _ = (points(payload), keywords(payload), relevance(payload));
-    let _ = (primer(payload), yes(payload));
+    let _ = (primer(payload), yes(payload), verdict(payload), draft(payload));
 }
 
 #[test]
