@@ -51,6 +51,8 @@ impl Vertex {
 struct Known {
     /// Blocks that mention it.
     blocks: i64,
+    /// Relations, of whatever documents.
+    degree: i64,
     /// Documents of which it is the title.
     own: Vec<i64>,
 }
@@ -131,10 +133,10 @@ impl<'a> Around<'a> {
         }
         let sql = match self.everything {
             true => format!(
-                "SELECT e.id, e.key, e.block_count::bigint FROM {{s}}.entity e WHERE e.id = ANY ($4) AND {TYPES}"
+                "SELECT e.id, e.key, e.block_count::bigint, e.degree::bigint FROM {{s}}.entity e WHERE e.id = ANY ($4) AND {TYPES}"
             ),
             false => format!(
-                "SELECT m.entity_id, min(e.key COLLATE \"C\"), count(DISTINCT m.block_id) FROM {{s}}.mention m \
+                "SELECT m.entity_id, min(e.key COLLATE \"C\"), count(DISTINCT m.block_id), min(e.degree)::bigint FROM {{s}}.mention m \
                  JOIN {{s}}.entity e ON e.id = m.entity_id JOIN {{s}}.document d ON d.id = m.document_id \
                  WHERE m.entity_id = ANY ($4) AND {} AND {TYPES} GROUP BY 1",
                 self.passes()
@@ -145,12 +147,12 @@ impl<'a> Around<'a> {
         self.collection.stream(&sql, &self.args(new), |row| {
             let (id, key): (i64, String) = (row.need(1)?, row.need(2)?);
             hashed.insert(phrases::hash(&key), id);
-            of.push((id, row.need(3)?));
+            of.push((id, row.need(3)?, row.need(4)?));
             Ok(())
         })?;
-        for (id, blocks) in of {
+        for (id, blocks, degree) in of {
             let own = Vec::new();
-            self.entities.insert(id, Known { blocks, own });
+            self.entities.insert(id, Known { blocks, degree, own });
         }
         let mut hashes: Vec<i64> = hashed.keys().copied().collect();
         hashes.sort_unstable();
@@ -268,7 +270,15 @@ impl<'a> Around<'a> {
         Ok(())
     }
 
-    fn related(&self, entities: Vec<i64>, edges: &mut BTreeMap<u64, Vec<(u64, f64)>>) -> Result<()> {
+    fn related(&self, mut entities: Vec<i64>, edges: &mut BTreeMap<u64, Vec<(u64, f64)>>) -> Result<()> {
+        entities.retain(|entity| {
+            self.entities
+                .get(entity)
+                .is_some_and(|known| (1..=HUB).contains(&known.degree))
+        });
+        if entities.is_empty() {
+            return Ok(());
+        }
         let (weight, asserted) = match self.everything {
             true => ("r.weight", String::new()),
             false => (
@@ -280,12 +290,15 @@ impl<'a> Around<'a> {
                 ),
             ),
         };
+        // The ends are looked at only where they tell what is kept.
+        let ends = match self.kept.as_str() {
+            "true" => "",
+            _ => "JOIN {s}.entity s ON s.id = r.source_id JOIN {s}.entity t ON t.id = r.target_id",
+        };
         let sql = format!(
             "SELECT r.source_id, r.target_id, {weight} FROM ( \
-               SELECT r.* FROM {{s}}.entity e JOIN {{s}}.relation r ON r.source_id = e.id WHERE e.id = ANY ($4) AND e.degree <= {HUB} \
-               UNION SELECT r.* FROM {{s}}.entity e JOIN {{s}}.relation r ON r.target_id = e.id WHERE e.id = ANY ($4) AND e.degree <= {HUB}) r \
-             JOIN {{s}}.entity s ON s.id = r.source_id JOIN {{s}}.entity t ON t.id = r.target_id {asserted} \
-             WHERE {} AND {TYPES}",
+               SELECT id FROM {{s}}.relation WHERE source_id = ANY ($4) UNION SELECT id FROM {{s}}.relation WHERE target_id = ANY ($4)) u \
+             JOIN {{s}}.relation r ON r.id = u.id {ends} {asserted} WHERE {} AND {TYPES}",
             self.kept
         );
         let related: Vec<(i64, i64, f64)> = self.collection.query(&sql, &self.args(entities), |row| {

@@ -30,8 +30,8 @@ const MODES: [(&str, [f64; 3]); 5] = [
 /// Chosen on questions of two public sets; what is near to these does hardly worse.
 const LIMITS: Limits = Limits {
     damping: 0.6,
-    least: 1e-4,
-    rounds: 10,
+    least: 1e-3,
+    rounds: 6,
 };
 /// Entities that are named as the way to a passage.
 const VIA: usize = 3;
