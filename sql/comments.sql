@@ -58,6 +58,14 @@ Columns: node_id, level (0 = leaf), score (cosine), text, token_count, metadata,
 COMMENT ON FUNCTION @extschema@.raptor_search(text, vector, int, jsonb, text, int, bigint[], int, int, int, int, text) IS
 'raptor_search by a vector of the collection''s dimensions in place of a text.';
 
+COMMENT ON FUNCTION @extschema@.rag_search(text, text, int, jsonb, text[], text, bigint[], float8[], text, int, int) IS
+'The k best passages for a question by several methods: dense (leaves by cosine), lexical (leaves by BM25, k1 1.2, b 0.75), tree (leaves and summaries by cosine).
+filter: pairs that the metadata holds. documents: only what draws wholly on these document ids. BM25 counts the leaves in scope alone. A text stands in the result once, and a summary not beside leaves that say half of it.
+expand: leaf, or block, which shows for each leaf the block that it is from, each once. fusion: rrf (reciprocal ranks, constant 60) or scores (the scores of each method stretched to 0 to 1). weights: of the methods, in their order; NULL is 1 each.
+max_tokens: goes down the ranking of k rows and keeps what still fits. candidates: rows taken of each method; NULL: 2k, at least 100, and more where rows are left out.
+Columns: node_id, level (0 = leaf), score (fused), dense_rank, lexical_rank, tree_rank, graph_rank (from 1; NULL where the method has not found it; graph_rank is always NULL), text, token_count, section_path, metadata, document_ids (at most 1,000), documents (their number), block_id, start_char, end_char (of text in the body of the document), matched (with block: the text of the leaf).
+Errors: 22023 for unknown names or weights that do not fit, those of rag_embed with dense or tree, 42704 if the language of the collection has been dropped, 53200.';
+
 COMMENT ON FUNCTION @extschema@.raptor_tree(text, bigint, text, int) IS
 'The tree as rows in the order of reading, one for each way to a node. Without node_id from the roots, else from that node: down to the leaves, or, with direction up, all that stands above it, from the roots down to it.
 depth: levels to walk from the start, which is 1; NULL is all. At most 1,000,000 rows; a NOTICE says if there are more.
