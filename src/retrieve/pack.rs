@@ -9,7 +9,7 @@ use crate::collection::Collection;
 use crate::error::Result;
 use crate::pg::{json::Json, memory, tick};
 
-/// Nodes that are read at once.
+/// Nodes that are read at once, at most.
 const BATCH: usize = 1_000;
 /// The share of a text from which on it repeats more than it adds.
 const HALF: f64 = 0.5;
@@ -140,7 +140,9 @@ impl<'a> Packer<'a> {
             Overlap::Keep => HashSet::new(),
             _ => ranking.iter().map(|(id, _)| *id).collect(),
         };
-        for part in ranking.chunks(BATCH) {
+        // Of a long ranking few are shown.
+        let batch = usize::try_from(2 * self.limits.k + 10).map_or(BATCH, |batch| batch.min(BATCH));
+        for part in ranking.chunks(batch) {
             if self.ranked == self.limits.k {
                 break;
             }

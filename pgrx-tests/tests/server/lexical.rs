@@ -160,7 +160,7 @@ fn codes_are_found() {
         ("(sr-2023-025)", "Incident SR-2023-025 was closed."),
         ("pol-003", "POL-003 rules on travel."),
         ("v1.2.3/b", "Version v1.2.3/b is out."),
-        ("incidents closing in 2023", "Incident SR-2022-052 was closed in 2023."),
+        ("meals and clauses", "Policy 003, clause POL, rules on meals."),
     ] {
         assert_eq!(texts(&mut client, query)[0], text, "{query}");
     }
@@ -203,10 +203,10 @@ fn as_if_fresh(client: &mut Client, what: &str) {
         client,
         &format!(
             "SET client_min_messages = error; DROP SCHEMA IF EXISTS fresh CASCADE; SELECT rag_create('fresh', 8, {SMALL}); \
-             INSERT INTO fresh.document (source_key, body, metadata, format) SELECT source_key, body, metadata, format FROM kb.document; \
-             CALL rag_refresh('fresh')"
+             INSERT INTO fresh.document (source_key, body, metadata, format) SELECT source_key, body, metadata, format FROM kb.document"
         ),
     );
+    run(client, "CALL rag_refresh('fresh')");
     for query in QUERIES {
         for filter in ["", r#", filter => '{"tenant": "acme"}'"#] {
             let expected = found(client, "fresh", query, filter);
@@ -253,9 +253,13 @@ fn statistics_are_exact_after_any_change() {
 fn sessions_at_once_lose_no_count_and_see_none_that_is_not_theirs() {
     let database = Database::new();
     let mut client = database.client();
+    // Without learning, which makes others wait.
     run(
         &mut client,
-        &format!("SELECT rag_create('kb', 8, {SMALL}); {}", documents("kb", 1, 20)),
+        &format!(
+            "SELECT rag_create('kb', 8, embedder => 'builtin:hash', {SMALL}); {}",
+            documents("kb", 1, 20)
+        ),
     );
     let before = found(&mut client, "kb", "blue", "");
     let (mut one, mut two) = (database.client(), database.client());
