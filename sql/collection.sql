@@ -84,7 +84,7 @@ CREATE TABLE {schema}.node_source (
 CREATE INDEX node_source_document ON {schema}.node_source (document_id);
 
 CREATE TABLE {schema}.posting (
-    node_id bigint NOT NULL REFERENCES {schema}.node ON DELETE CASCADE,
+    node_id bigint NOT NULL REFERENCES {schema}.node ON UPDATE CASCADE ON DELETE CASCADE,
     lexemes tsvector NOT NULL,
     length  int NOT NULL,
     PRIMARY KEY (node_id) INCLUDE (length)

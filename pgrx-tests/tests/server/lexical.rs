@@ -228,6 +228,7 @@ fn statistics_are_exact_after_any_change() {
         "DELETE FROM kb.document WHERE id % 7 = 0",
         "UPDATE kb.document SET metadata = '{\"tenant\": \"acme\"}' WHERE id % 4 = 0",
         "UPDATE kb.document SET id = id + 1000 WHERE id < 5",
+        "UPDATE kb.node SET id = -id WHERE document_id > 40",
         "BEGIN; DELETE FROM kb.document WHERE id > 20; UPDATE kb.document SET body = 'blue'; ROLLBACK",
         "BEGIN; SAVEPOINT s; TRUNCATE kb.document; ROLLBACK TO s; DELETE FROM kb.document WHERE id = 20; COMMIT",
         "INSERT INTO kb.document (source_key, body) VALUES ('x', 'blue hall9'), ('y', '…'), ('z', ''), ('v', 'blue hall9')",
