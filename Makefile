@@ -7,7 +7,7 @@ DESTDIR   ?=
 LOCAL     := python3 tools/local.py
 VERSION   := $(shell sed -n "s/^default_version = '\(.*\)'/\1/p" pg_graphrag.control)
 # The parts of the install script, in order.
-SQL       := head model_functions collection_functions document_functions raptor_functions graph_functions refresh_functions grants comments
+SQL       := head model_functions collection_functions document_functions raptor_functions search_functions graph_functions refresh_functions grants comments
 
 .PHONY: help demo test lint psql stop clean build install
 

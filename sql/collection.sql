@@ -85,12 +85,12 @@ CREATE TABLE {schema}.node_source (
 CREATE INDEX node_source_document ON {schema}.node_source (document_id);
 
 CREATE TABLE {schema}.posting (
-    term    text NOT NULL,
-    node_id bigint NOT NULL REFERENCES {schema}.node ON DELETE CASCADE,
-    tf      int NOT NULL,
-    PRIMARY KEY (term, node_id)
+    node_id bigint NOT NULL REFERENCES {schema}.node ON UPDATE CASCADE ON DELETE CASCADE,
+    lexemes tsvector NOT NULL,
+    length  int NOT NULL,
+    PRIMARY KEY (node_id) INCLUDE (length)
 );
-CREATE INDEX posting_node ON {schema}.posting (node_id);
+CREATE INDEX posting_lexemes ON {schema}.posting USING gin (lexemes);
 
 CREATE TABLE {schema}.term (
     lexeme         text PRIMARY KEY,
@@ -298,6 +298,8 @@ ALTER TABLE {schema}.block
 ALTER TABLE {schema}.node
     ALTER text SET STATISTICS 0,
     ALTER embedding SET STATISTICS 0;
+ALTER TABLE {schema}.posting
+    ALTER lexemes SET STATISTICS 0;
 ALTER TABLE {schema}.term
     ALTER lexeme SET STATISTICS 0,
     ALTER vector SET STATISTICS 0;
@@ -394,7 +396,9 @@ COMMENT ON COLUMN {schema}.node.metadata IS 'Of a leaf: its document''s. Of a su
 COMMENT ON COLUMN {schema}.node.source_count IS 'Number of documents under the node.';
 COMMENT ON TABLE {schema}.node_child IS 'Which nodes a summary was written from.';
 COMMENT ON TABLE {schema}.node_source IS 'Every document under a summary.';
-COMMENT ON TABLE {schema}.posting IS 'Lexical index: how often a term stands in a leaf.';
+COMMENT ON TABLE {schema}.posting IS 'Lexical index: the terms of each leaf, for BM25. lexemes @@ ''word''::tsquery finds those that hold one.';
+COMMENT ON COLUMN {schema}.posting.lexemes IS 'Terms as in term.lexeme; the one position of each is how often it occurs, up to 16,383 times.';
+COMMENT ON COLUMN {schema}.posting.length IS 'How many terms the leaf has, with repetitions.';
 COMMENT ON TABLE {schema}.term IS 'What builtin:lsa has learned: the terms of the leaves. rag_neighbors shows which are near.';
 COMMENT ON COLUMN {schema}.term.lexeme IS 'As the dictionaries of the collection''s language have it; a code; two neighbouring characters of a script without spaces.';
 COMMENT ON COLUMN {schema}.term.document_count IS 'Documents that hold it, of those that there were when it was learned.';

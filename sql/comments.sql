@@ -1,7 +1,7 @@
 COMMENT ON FUNCTION @extschema@.rag_create(text, int, text, text, text, text, text[], regconfig, jsonb) IS
 'Makes a collection: schema "collection" (or an empty one that you own) with the tables for documents, leaves, summaries and the knowledge graph.
 dimensions: of every vector, 1 to 16000. embedder: builtin:lsa (learned from the collection itself), builtin:hash, or a sum like server:name(1536) + builtin:lsa(384), whose vectors stand side by side; summarizer: builtin:frequency; extractor: builtin:cooccurrence; or, as the answerer, too: function:schema.name, server:name (CREATE SERVER ... FOREIGN DATA WRAPPER graphrag_model), or queue (the rows of model_call are answered by a program; not for the answerer).
-partition_by: metadata keys whose values are kept apart, each with trees and communities of its own. language: text search configuration whose dictionaries make the terms of builtin:lsa, and whose stop words are used.
+partition_by: metadata keys whose values are kept apart, each with trees and communities of its own. language: text search configuration whose dictionaries make the terms of lexical search and of builtin:lsa, and whose stop words are used.
 settings: block_tokens 1000, leaf_tokens 200, leaf_overlap 40, inline_rows 1000, exact_below 10000, cluster_size 8, summary_tokens 200, report_tokens 8000, prune_from 100, phrase_documents 2, edge_npmi 0.1, max_attempts 3, reranker NULL, and the system messages summarize_prompt, extract_prompt, report_prompt, answer_prompt.
 Errors: 42P06 if it exists or the schema is not empty, 22023 for a wrong value, 42501 without CREATE on the database.';
 
@@ -58,6 +58,14 @@ Columns: node_id, level (0 = leaf), score (cosine), text, token_count, metadata,
 
 COMMENT ON FUNCTION @extschema@.raptor_search(text, vector, int, jsonb, text, int, bigint[], int, int, int, int, text) IS
 'raptor_search by a vector of the collection''s dimensions in place of a text.';
+
+COMMENT ON FUNCTION @extschema@.rag_search(text, text, int, jsonb, text[], text, bigint[], float8[], text, int, int) IS
+'The k best passages for a question by several methods: dense (leaves by cosine), lexical (leaves by BM25, k1 1.2, b 0.75), tree (leaves and summaries by cosine).
+filter: pairs that the metadata holds. documents: only what draws wholly on these document ids. BM25 counts the leaves in scope alone. A text stands in the result once, and a summary not beside leaves that say half of it.
+expand: leaf, or block, which shows for each leaf the block that it is from, each once. fusion: rrf (reciprocal ranks, constant 60) or scores (the scores of each method stretched to 0 to 1). weights: of the methods, in their order; NULL is 1 each.
+max_tokens: goes down the ranking of k rows and keeps what still fits. candidates: rows taken of each method; NULL: 2k, at least 100, and more where rows are left out.
+Columns: node_id, level (0 = leaf), score (fused; of one method alone its cosine or BM25), dense_rank, lexical_rank, tree_rank, graph_rank (from 1; NULL where the method has not found it; graph_rank is always NULL), text, token_count, section_path, metadata, document_ids (at most 1,000), documents (their number), block_id, start_char, end_char (of text in the body of the document), matched (with block: the text of the leaf).
+Errors: 22023 for unknown names or weights that do not fit, those of rag_embed with dense or tree, 42704 if the language of the collection has been dropped, 53200.';
 
 COMMENT ON FUNCTION @extschema@.raptor_tree(text, bigint, text, int) IS
 'The tree as rows in the order of reading, one for each way to a node. Without node_id from the roots, else from that node: down to the leaves, or, with direction up, all that stands above it, from the roots down to it.

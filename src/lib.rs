@@ -12,11 +12,13 @@ mod collection;
 mod error;
 mod graph;
 mod ingest;
+mod lexical;
 mod model;
 mod pg;
 mod progress;
 mod raptor;
 mod refresh;
+mod retrieve;
 mod search;
 mod settings;
 
@@ -45,9 +47,14 @@ extension_sql_file!(
     requires = ["document_functions"]
 );
 extension_sql_file!(
+    "../sql/search_functions.sql",
+    name = "search_functions",
+    requires = ["raptor_functions"]
+);
+extension_sql_file!(
     "../sql/graph_functions.sql",
     name = "graph_functions",
-    requires = ["raptor_functions"]
+    requires = ["search_functions"]
 );
 extension_sql_file!(
     "../sql/refresh_functions.sql",

@@ -19,6 +19,7 @@ pub const TYPES: &str = "($1::{v}.vector IS NULL OR $2::jsonb IS NULL OR $3::big
 pub const SCORE: &str = "1 - (n.embedding OPERATOR({v}.<=>) $1)";
 
 /// What may be found.
+#[derive(Clone)]
 pub struct Scope {
     /// Pairs that the metadata must hold.
     filter: Json,

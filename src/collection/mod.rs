@@ -237,9 +237,18 @@ impl Collection {
 
     /// Whether policies hide rows of documents, or of what they say, from the current user.
     pub fn has_row_security(&self) -> Result<bool> {
+        self.hides(&["document", "block", "mention", "evidence", "entity", "relation"])
+    }
+
+    /// Whether policies hide leaves and summaries from the current user.
+    pub fn hides_nodes(&self) -> Result<bool> {
+        self.hides(&["node"])
+    }
+
+    fn hides(&self, tables: &[&str]) -> Result<bool> {
         let sql = "SELECT coalesce(bool_or(row_security_active(oid)), false) FROM pg_class \
-                   WHERE relnamespace = $1 AND relname IN ('document', 'block', 'mention', 'evidence', 'entity', 'relation')";
-        self.query_one(sql, &[self.oid.into()], |row| row.need(1))
+                   WHERE relnamespace = $1 AND relname = ANY ($2)";
+        self.query_one(sql, &[self.oid.into(), tables.to_vec().into()], |row| row.need(1))
     }
 
     /// Whether each statement of this transaction sees what others have committed before it.

@@ -7,6 +7,7 @@ use sha2::{Digest, Sha256};
 
 use crate::collection::Collection;
 use crate::error::Result;
+use crate::lexical::{Lexemes, Postings};
 use crate::model::{Composer, lsa};
 use crate::pg::tick;
 use crate::pg::vector::{Vector, Vectors};
@@ -14,6 +15,8 @@ use crate::pg::vector::{Vector, Vectors};
 /// Leaves that are collected before they are written, and the bytes of their vectors.
 const BATCH: usize = 2_000;
 const BATCH_BYTES: usize = 64 << 20;
+/// Bytes of what the dictionaries have answered that are kept from one batch to the next.
+const WORD_BYTES: usize = 32 << 20;
 
 #[derive(Default)]
 struct Blocks {
@@ -65,6 +68,7 @@ pub fn chunk_documents(collection: &Collection, ids: &[i64], known: &Known) -> R
         true => Some(Composer::new(collection, embedder)?),
         false => None,
     };
+    let mut terms = Lexemes::default();
     let mut blocks = Blocks::default();
     let mut leaves = Leaves::default();
     let batch = BATCH.min(BATCH_BYTES / (4 * collection.options.dimensions));
@@ -112,14 +116,19 @@ pub fn chunk_documents(collection: &Collection, ids: &[i64], known: &Known) -> R
                 ordinal += 1;
                 if leaves.text.len() >= batch {
                     embed(collection, composer.as_mut(), &mut leaves)?;
-                    write(collection, std::mem::take(&mut blocks), std::mem::take(&mut leaves))?;
+                    write(
+                        collection,
+                        &mut terms,
+                        std::mem::take(&mut blocks),
+                        std::mem::take(&mut leaves),
+                    )?;
                 }
             }
             tick();
         }
     }
     embed(collection, composer.as_mut(), &mut leaves)?;
-    write(collection, blocks, leaves)
+    write(collection, &mut terms, blocks, leaves)
 }
 
 /// Gives leaves the vectors of a built-in embedder.
@@ -131,7 +140,7 @@ fn embed(collection: &Collection, composer: Option<&mut Composer>, leaves: &mut 
     Ok(())
 }
 
-fn write(collection: &Collection, blocks: Blocks, leaves: Leaves) -> Result<()> {
+fn write(collection: &Collection, terms: &mut Lexemes, blocks: Blocks, leaves: Leaves) -> Result<()> {
     // Each block is queued for the extractor under the id that it gets here.
     let sql = "WITH new_blocks AS ( \
                  INSERT INTO {s}.block (document_id, ordinal, section_path, start_char, end_char, text, text_hash, token_count) \
@@ -166,15 +175,31 @@ fn write(collection: &Collection, blocks: Blocks, leaves: Leaves) -> Result<()> 
                JOIN {s}.document d ON d.id = u.document_id \
                JOIN {s}.block b ON b.document_id = u.document_id AND b.ordinal = u.block \
                ORDER BY u.n";
+    let returning = "RETURNING id, document_id, ordinal, embedding";
     let sql = match collection.options.embedder.is_built_in() {
-        true => insert.to_owned(),
+        true => format!("{insert} {returning}"),
         false => format!(
-            "WITH new_leaves AS ({insert} RETURNING id, embedding) \
-             INSERT INTO {{s}}.change (\"table\", key, kind) SELECT 'node', id::text, 'insert' FROM new_leaves \
-             WHERE embedding IS NULL ORDER BY id"
+            "WITH new_leaves AS ({insert} {returning}), \
+               waiting AS (INSERT INTO {{s}}.change (\"table\", key, kind) SELECT 'node', id::text, 'insert' FROM new_leaves \
+                           WHERE embedding IS NULL ORDER BY id) \
+             SELECT id, document_id, ordinal FROM new_leaves"
         ),
     };
-    collection.execute(
+    let texts: Vec<&str> = leaves.text.iter().map(String::as_str).collect();
+    let postings = Postings::new(collection, terms, &texts)?;
+    if terms.bytes() > WORD_BYTES {
+        *terms = Lexemes::default();
+    }
+    terms.forget_words(WORD_BYTES);
+    let place: HashMap<(i64, i32), usize> = leaves
+        .document
+        .iter()
+        .zip(&leaves.ordinal)
+        .enumerate()
+        .map(|(place, (document, ordinal))| ((*document, *ordinal), place))
+        .collect();
+    let mut ids = vec![None; texts.len()];
+    let new: Vec<(i64, i64, i32)> = collection.returning(
         &sql,
         &[
             leaves.document.into(),
@@ -187,6 +212,10 @@ fn write(collection: &Collection, blocks: Blocks, leaves: Leaves) -> Result<()> 
             leaves.tokens.into(),
             vectors.into(),
         ],
+        |row| Ok((row.need(1)?, row.need(2)?, row.need(3)?)),
     )?;
-    Ok(())
+    for (id, document, ordinal) in new {
+        ids[place[&(document, ordinal)]] = Some(id);
+    }
+    postings.write(collection, ids)
 }

@@ -9,6 +9,7 @@ pub mod spi;
 pub mod subtransaction;
 pub mod threads;
 pub mod trigger;
+pub mod tsvector;
 pub mod vector;
 
 use std::time::Duration;

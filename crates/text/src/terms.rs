@@ -1,4 +1,4 @@
-//! Terms: what latent semantic analysis counts, before the dictionaries of a language have seen it.
+//! Terms: what lexical search and latent semantic analysis count, before the dictionaries of a language have seen it.
 
 use unicode_normalization::{UnicodeNormalization, is_nfkc};
 use unicode_segmentation::UnicodeSegmentation;

@@ -28,7 +28,7 @@ node: id level partition document_id block_id ordinal start_char end_char text t
 embedding source_count stale
 node_child: parent_id child_id weight
 node_source: node_id document_id
-posting: term node_id tf
+posting: node_id lexemes length
 relation: id source_id predicate predicate_key target_id description weight given_weight properties embedding \
 source_count stale bound
 setting: key value

@@ -64,6 +64,11 @@ fn right(function: &str, argument: &str, kind: &str) -> &'static str {
         (_, "personas" | "tasks" | "questions" | "repeats", _) => "1",
         (_, "mode", _) => "'collapsed'",
         (_, "documents", _) => "'{1}'",
+        (_, "methods", _) => "'{dense,lexical,tree}'",
+        (_, "weights", _) => "'{1,1,0.5}'",
+        (_, "fusion", _) => "'rrf'",
+        (_, "expand", _) => "'leaf'",
+        (_, "candidates", _) => "8",
         (_, "method", _) => "'greedy'",
         (_, "algorithm", _) => "'components'",
         ("raptor_search", "overlap", _) => "'keep'",
@@ -93,6 +98,7 @@ fn may_be_null(function: &str, argument: &str) -> bool {
                 "raptor_search",
                 "max_tokens" | "documents" | "depth" | "min_level" | "max_level"
             )
+            | ("rag_search", "documents" | "weights" | "max_tokens" | "candidates")
             | ("raptor_tree", "node_id" | "depth")
             | ("graph_add", "description" | "document_id" | "quote" | "weight")
             | ("graph_import", "block_id")

@@ -63,6 +63,7 @@ pub fn contents(client: &mut Client, schema: &str) -> Vec<String> {
 pub fn found(client: &mut Client, schema: &str, tools: &str) -> Vec<String> {
     [
         "raptor_search('{s}', 'who commands ship 7?', k => 20)",
+        "rag_search('{s}', 'who commands ship 7?', methods => '{dense,lexical,tree}', expand => 'block')",
         "raptor_search('{s}', 'grain', mode => 'leaf', filter => '{\"n\": 1}')",
         "graph_global('{s}', 'what about the night ferry?')",
         "graph_local('{s}', 'night ferry', hops => 2)",

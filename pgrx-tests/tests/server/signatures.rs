@@ -39,6 +39,7 @@ fn sql_type(rust: &str) -> String {
         "Oid" => "oid",
         "TimestampWithTimeZone" => "timestamp with time zone",
         "Vec<String>" | "Vec<Option<String>>" => "text[]",
+        "Vec<Option<f64>>" => "double precision[]",
         "Vec<i64>" | "Vec<Option<i64>>" => "bigint[]",
         other => panic!("a Rust type that this test does not know: {other}"),
     }

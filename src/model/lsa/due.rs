@@ -1,9 +1,9 @@
 //! When the collection has to learn.
 
 use super::State;
-use super::lexemes::Lexemes;
 use crate::collection::Collection;
 use crate::error::Result;
+use crate::lexical::Lexemes;
 
 /// Leaves from which there is something to learn.
 pub const LEAST: i64 = 20;

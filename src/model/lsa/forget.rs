@@ -3,9 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 use super::State;
-use super::lexemes::Lexemes;
 use crate::collection::Collection;
 use crate::error::Result;
+use crate::lexical::Lexemes;
 use crate::pg::tick;
 
 /// Documents whose leaves are read at once.

@@ -6,10 +6,10 @@ use std::time::{Duration, Instant};
 use graphrag_lsa::{Counts, Folding, Learned, Learner, Options, bytes_needed, idf};
 
 use super::State;
-use super::lexemes::{Lexemes, Row};
 use super::space::{Space, Term};
 use crate::collection::Collection;
 use crate::error::{Error, Result, notice};
+use crate::lexical::{Lexemes, Row};
 use crate::pg::{spi, threads, tick, vector};
 use crate::progress::count;
 use crate::settings;

@@ -6,7 +6,6 @@
 mod due;
 mod forget;
 mod learn;
-mod lexemes;
 mod neighbors;
 mod space;
 

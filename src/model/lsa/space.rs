@@ -3,9 +3,9 @@
 use graphrag_lsa::{Sum, idf};
 
 use super::State;
-use super::lexemes::{Lexemes, Row};
 use crate::collection::Collection;
 use crate::error::Result;
+use crate::lexical::{Lexemes, Row};
 use crate::pg::{tick, vector};
 
 /// Bytes of vectors that are kept from one batch of texts to the next.

@@ -1,6 +1,5 @@
 //! raptor_search.
 
-mod pack;
 mod traversal;
 
 use pgrx::prelude::*;
@@ -8,8 +7,8 @@ use pgrx::prelude::*;
 use crate::collection::Collection;
 use crate::error::{Error, Result, in_range, notice, required, sql};
 use crate::pg::{json::Json, vector::Vector};
+use crate::retrieve::pack::{Hit, Limits, Overlap, Packer, Show};
 use crate::search::{Scope, query_vector, rank, tell_if_unembedded};
-use pack::{Hit, Overlap, Packer};
 
 /// Highest level that can be asked for.
 const MAX_LEVEL: i32 = 1_000;
@@ -52,7 +51,7 @@ fn raptor_search(
     };
     let asked = Asked::new(k, mode, max_tokens, width, depth, overlap)?;
     let scope = Scope::new(filter, documents)?.within(asked.levels(min_level, max_level)?);
-    Ok(TableIterator::new(search(collection, query, &asked, &scope)?))
+    Ok(TableIterator::new(rows(search(collection, query, &asked, &scope)?)))
 }
 
 /// SQL: `raptor_search(collection, query vector, k, filter, mode, max_tokens, documents, width, depth, min_level, max_level, overlap)`.
@@ -91,7 +90,22 @@ fn raptor_search_vector(
     };
     let asked = Asked::new(k, mode, max_tokens, width, depth, overlap)?;
     let scope = Scope::new(filter, documents)?.within(asked.levels(min_level, max_level)?);
-    Ok(TableIterator::new(search(collection, query, &asked, &scope)?))
+    Ok(TableIterator::new(rows(search(collection, query, &asked, &scope)?)))
+}
+
+fn rows(hits: Vec<Hit>) -> impl Iterator<Item = (i64, i32, f64, String, i32, Json, Vec<i64>, i64)> {
+    hits.into_iter().map(|hit| {
+        (
+            hit.node,
+            hit.level,
+            hit.score,
+            hit.text,
+            hit.tokens,
+            hit.metadata,
+            hit.document_ids,
+            hit.documents,
+        )
+    })
 }
 
 struct Query<'a> {
@@ -154,6 +168,15 @@ impl Asked {
         })
     }
 
+    fn limits(&self) -> Limits {
+        Limits {
+            k: self.k,
+            budget: self.budget,
+            overlap: self.overlap,
+            show: Show::Each,
+        }
+    }
+
     /// The levels to search.
     fn levels(&self, min_level: Option<i32>, max_level: Option<i32>) -> Result<std::ops::RangeInclusive<i32>> {
         let given = |value: Option<i32>, name: &str| {
@@ -192,7 +215,7 @@ fn search(name: Option<&str>, query: Query, asked: &Asked, scope: &Scope) -> Res
     let hits = match asked.mode {
         Mode::Traversal => {
             let kept = traversal::walk(&collection, &vector, asked, scope)?;
-            let mut packer = Packer::new(&collection, asked);
+            let mut packer = Packer::new(&collection, asked.limits());
             packer.pack(&kept)?;
             packer.hits
         }
@@ -214,7 +237,7 @@ fn ranked(collection: &Collection, vector: &Vector, asked: &Asked, scope: &Scope
     }
     for round in 1.. {
         let ranking = rank(collection, "node", vector, want, scope, "true")?;
-        let mut packer = Packer::new(collection, asked);
+        let mut packer = Packer::new(collection, asked.limits());
         packer.pack(&ranking)?;
         let all = (ranking.len() as i64) < want;
         if !repeats || all || packer.ranked == asked.k {

@@ -82,8 +82,11 @@ impl Lexemes {
                 PgSqlErrorCode::ERRCODE_UNDEFINED_OBJECT,
                 format!("text search configuration {} does not exist", quoted(language)),
             )
-            .detail(format!("It is the language of collection {}.", quoted(&collection.name)))
-            .hint("CREATE TEXT SEARCH CONFIGURATION makes it again; builtin:hash, by rag_alter and rag_refresh, needs none.")
+            .detail(format!(
+                "It is the language of collection {}.",
+                quoted(&collection.name)
+            ))
+            .hint("CREATE TEXT SEARCH CONFIGURATION makes it again.")
         })?;
         self.configuration = Some(found);
         Ok(found)

@@ -1,0 +1,96 @@
+//! The methods that rag_search fuses: each ranks nodes.
+
+use crate::collection::Collection;
+use crate::error::{Error, Result, required};
+use crate::lexical;
+use crate::pg::vector::Vector;
+use crate::search::{self, Scope};
+
+/// Where a ranking comes from.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Method {
+    /// Leaves by the cosine of their vectors.
+    Dense,
+    /// Leaves by BM25.
+    Lexical,
+    /// Leaves and summaries by the cosine of their vectors.
+    Tree,
+}
+
+/// The methods by their names, in the order of the columns of their ranks.
+pub const METHODS: [(&str, Method); 3] = [
+    ("dense", Method::Dense),
+    ("lexical", Method::Lexical),
+    ("tree", Method::Tree),
+];
+
+const NAMES: &str = "Methods are 'dense', 'lexical' and 'tree'.";
+
+impl Method {
+    /// Reads a list of names.
+    pub fn list(names: Vec<Option<String>>) -> Result<Vec<Method>> {
+        let mut methods = Vec::new();
+        for name in names {
+            let name = required(name, "a method")?;
+            let (_, method) = *METHODS
+                .iter()
+                .find(|(known, _)| *known == name)
+                .ok_or_else(|| Error::invalid(format!("unknown method \"{name}\"")).hint(NAMES))?;
+            if methods.contains(&method) {
+                return Err(Error::invalid(format!("method \"{name}\" is given twice"))
+                    .hint("weights say how much each counts."));
+            }
+            methods.push(method);
+        }
+        if methods.is_empty() {
+            return Err(Error::invalid("methods must not be empty").hint(NAMES));
+        }
+        Ok(methods)
+    }
+
+    pub fn is_by_vector(self) -> bool {
+        self != Method::Lexical
+    }
+}
+
+/// What is asked, embedded when a method first needs it.
+pub struct Question<'a> {
+    collection: &'a Collection,
+    text: &'a str,
+    vector: Option<Option<Vector>>,
+    leaves: Scope,
+    nodes: Scope,
+}
+
+impl<'a> Question<'a> {
+    pub fn new(collection: &'a Collection, text: &'a str, scope: Scope) -> Question<'a> {
+        Question {
+            collection,
+            text,
+            vector: None,
+            leaves: scope.clone().within(0..=0),
+            nodes: scope,
+        }
+    }
+
+    /// The best `k` nodes by a method: (id, score), best first, ties in canonical order.
+    pub fn rank(&mut self, method: Method, k: i64) -> Result<Vec<(i64, f64)>> {
+        match method {
+            Method::Lexical => lexical::rank(self.collection, self.text, k, &self.leaves),
+            Method::Dense => self.by_vector(k, true),
+            Method::Tree => self.by_vector(k, false),
+        }
+    }
+
+    fn by_vector(&mut self, k: i64, leaves: bool) -> Result<Vec<(i64, f64)>> {
+        if self.vector.is_none() {
+            self.vector = Some(search::query_vector(self.collection, Some(self.text), None)?);
+        }
+        // A query without words is near to nothing.
+        let Some(Some(vector)) = &self.vector else {
+            return Ok(Vec::new());
+        };
+        let scope = if leaves { &self.leaves } else { &self.nodes };
+        search::rank(self.collection, "node", vector, k, scope, "true")
+    }
+}

@@ -1,0 +1,271 @@
+//! From a ranking to its result: what repeats is left out, what does not fit is skipped, the rest is read.
+
+use std::collections::{HashMap, HashSet};
+
+use graphrag_rank::budget::Budget;
+use graphrag_text::repeat::Said;
+
+use crate::collection::Collection;
+use crate::error::Result;
+use crate::pg::{json::Json, memory, tick};
+
+/// Nodes that are read at once, at most.
+const BATCH: usize = 1_000;
+/// The share of a text from which on it repeats more than it adds.
+const HALF: f64 = 0.5;
+/// What a hit costs beside its text.
+const BYTES_PER_HIT: usize = 500;
+
+/// A row of a result.
+pub struct Hit {
+    pub node: i64,
+    pub level: i32,
+    pub score: f64,
+    pub text: String,
+    pub tokens: i32,
+    pub metadata: Json,
+    /// At most 1,000 of the documents that it draws on.
+    pub document_ids: Vec<i64>,
+    /// Their number.
+    pub documents: i64,
+    /// Where a leaf, or its block if that is shown, stands.
+    pub block: Option<i64>,
+    pub section: Option<Vec<String>>,
+    pub start: Option<i32>,
+    pub end: Option<i32>,
+    /// The text of the leaf for which its block is shown.
+    pub matched: Option<String>,
+    hash: Vec<u8>,
+}
+
+/// What is shown of a ranking.
+#[derive(Clone, Copy)]
+pub struct Limits {
+    /// Rows at most.
+    pub k: i64,
+    /// Tokens at most.
+    pub budget: Option<i64>,
+    pub overlap: Overlap,
+    pub show: Show,
+}
+
+/// What is shown for a leaf.
+#[derive(Clone, Copy, PartialEq)]
+pub enum Show {
+    /// Itself, even where another has the same text.
+    Each,
+    /// Itself, and each text once, with the place where it stands.
+    Leaf,
+    /// Its block, each once.
+    Block,
+}
+
+impl Show {
+    /// What is read of a node `n`: text, tokens, block, its section, start and end, the matched text, and the hash of the text.
+    fn columns(self) -> &'static str {
+        match self {
+            Show::Each => {
+                "n.text, n.token_count, NULL::bigint, NULL::text[], NULL::int, NULL::int, NULL::text, n.text_hash"
+            }
+            Show::Leaf => {
+                "n.text, n.token_count, n.block_id, b.section_path, n.start_char, n.end_char, NULL::text, n.text_hash"
+            }
+            // A block that row security hides leaves the leaf.
+            Show::Block => {
+                "coalesce(b.text, n.text), coalesce(b.token_count, n.token_count), n.block_id, b.section_path, \
+                 coalesce(b.start_char, n.start_char), coalesce(b.end_char, n.end_char), \
+                 CASE WHEN b.id IS NOT NULL THEN n.text END, coalesce(b.text_hash, n.text_hash)"
+            }
+        }
+    }
+
+    fn joins(self) -> &'static str {
+        match self {
+            Show::Each => "",
+            Show::Leaf | Show::Block => "LEFT JOIN {s}.block b ON b.id = n.block_id",
+        }
+    }
+}
+
+/// What becomes of a node that stands above or below a better one and repeats it.
+#[derive(Clone, Copy, PartialEq)]
+pub enum Overlap {
+    /// It is left out if at least half of it is said by better ones, or if it says all that one of them says.
+    Skip,
+    /// It is left out if all of it is said by better ones.
+    Extend,
+    Keep,
+}
+
+/// Goes down a ranking and takes what is shown.
+pub struct Packer<'a> {
+    collection: &'a Collection,
+    limits: Limits,
+    budget: Budget,
+    pub hits: Vec<Hit>,
+    /// How many of the ranking repeated nothing, whether they fitted or not: at most `k`.
+    pub ranked: i64,
+    bytes: usize,
+    /// Hashes of the texts, and the blocks, that have had their place.
+    texts: HashSet<Vec<u8>>,
+    blocks: HashSet<i64>,
+    /// Where a node taken stands in `hits`.
+    taken: HashMap<i64, usize>,
+    /// Which nodes taken stand below a node.
+    below: HashMap<i64, Vec<usize>>,
+    /// What nodes taken say, as soon as it is asked for.
+    said: HashMap<usize, Said>,
+}
+
+impl<'a> Packer<'a> {
+    pub fn new(collection: &'a Collection, limits: Limits) -> Packer<'a> {
+        Packer {
+            collection,
+            limits,
+            budget: Budget::new(limits.budget.map(|tokens| tokens as u64)),
+            hits: Vec::new(),
+            ranked: 0,
+            bytes: 0,
+            texts: HashSet::new(),
+            blocks: HashSet::new(),
+            taken: HashMap::new(),
+            below: HashMap::new(),
+            said: HashMap::new(),
+        }
+    }
+
+    /// Takes of a ranking, (id, score), what is shown.
+    pub fn pack(&mut self, ranking: &[(i64, f64)]) -> Result<()> {
+        let all: HashSet<i64> = match self.limits.overlap {
+            Overlap::Keep => HashSet::new(),
+            _ => ranking.iter().map(|(id, _)| *id).collect(),
+        };
+        // Of a long ranking few are shown.
+        let batch = usize::try_from(2 * self.limits.k + 10).map_or(BATCH, |batch| batch.min(BATCH));
+        for part in ranking.chunks(batch) {
+            if self.ranked == self.limits.k {
+                break;
+            }
+            let mut above = self.above(part, &all)?;
+            for hit in self.read(part)? {
+                if self.ranked == self.limits.k {
+                    break;
+                }
+                tick();
+                let above = above.remove(&hit.node).unwrap_or_default();
+                if self.is_there(&hit) || self.repeats(&hit, &above) {
+                    continue;
+                }
+                self.note(&hit);
+                self.ranked += 1;
+                if self.budget.take(hit.tokens.max(0) as u64) {
+                    self.take(hit, above);
+                }
+            }
+            memory::check(self.bytes, "the result of this search")?;
+        }
+        Ok(())
+    }
+
+    fn read(&self, part: &[(i64, f64)]) -> Result<Vec<Hit>> {
+        let (ids, scores): (Vec<i64>, Vec<f64>) = part.iter().copied().unzip();
+        let sql = format!(
+            "SELECT n.id, n.level, u.score, n.metadata, \
+               CASE WHEN n.level = 0 THEN ARRAY[n.document_id] ELSE ARRAY(SELECT s.document_id FROM {{s}}.node_source s \
+                    WHERE s.node_id = n.id ORDER BY 1 LIMIT 1000) END, \
+               n.source_count::bigint, {} \
+             FROM unnest($1::bigint[], $2::float8[]) WITH ORDINALITY AS u (id, score, n) \
+             JOIN {{s}}.node n ON n.id = u.id {} ORDER BY u.n",
+            self.limits.show.columns(),
+            self.limits.show.joins()
+        );
+        self.collection.query(&sql, &[ids.into(), scores.into()], |row| {
+            Ok(Hit {
+                node: row.need(1)?,
+                level: row.need(2)?,
+                score: row.need(3)?,
+                metadata: row.need(4)?,
+                document_ids: row.need(5)?,
+                documents: row.need(6)?,
+                text: row.need(7)?,
+                tokens: row.need(8)?,
+                block: row.get(9)?,
+                section: row.get(10)?,
+                start: row.get(11)?,
+                end: row.get(12)?,
+                matched: row.get(13)?,
+                hash: row.need(14)?,
+            })
+        })
+    }
+
+    /// Which of `all` stand above each of some nodes, however far.
+    fn above(&self, part: &[(i64, f64)], all: &HashSet<i64>) -> Result<HashMap<i64, Vec<i64>>> {
+        let mut above: HashMap<i64, Vec<i64>> = HashMap::new();
+        if self.limits.overlap == Overlap::Keep {
+            return Ok(above);
+        }
+        let ids: Vec<i64> = part.iter().map(|(id, _)| *id).collect();
+        // UNION, since a node has several ways up, and lest rows written by hand that go in a circle have no end.
+        let sql = "WITH RECURSIVE above (id, ancestor) AS ( \
+                     SELECT c.child_id, c.parent_id FROM {s}.node_child c WHERE c.child_id = ANY ($1) \
+                     UNION SELECT a.id, c.parent_id FROM above a JOIN {s}.node_child c ON c.child_id = a.ancestor) \
+                   SELECT id, ancestor FROM above";
+        self.collection.stream(sql, &[ids.into()], |row| {
+            let ancestor = row.need(2)?;
+            if all.contains(&ancestor) {
+                above.entry(row.need(1)?).or_default().push(ancestor);
+            }
+            Ok(())
+        })?;
+        Ok(above)
+    }
+
+    /// Whether its text, or its block, has had its place.
+    fn is_there(&self, hit: &Hit) -> bool {
+        let block = || hit.block.is_some_and(|block| self.blocks.contains(&block));
+        self.texts.contains(&hit.hash) || self.limits.show == Show::Block && block()
+    }
+
+    fn note(&mut self, hit: &Hit) {
+        if self.limits.show != Show::Each {
+            self.texts.insert(hit.hash.clone());
+            self.blocks.extend(hit.block);
+        }
+    }
+
+    /// Whether a node repeats nodes taken that stand above or below it.
+    fn repeats(&mut self, hit: &Hit, above: &[i64]) -> bool {
+        let mut related: Vec<usize> = above.iter().filter_map(|id| self.taken.get(id).copied()).collect();
+        related.extend(self.below.get(&hit.node).into_iter().flatten());
+        if related.is_empty() {
+            return false;
+        }
+        for &at in &related {
+            let hits = &self.hits;
+            let bytes = &mut self.bytes;
+            self.said.entry(at).or_insert_with(|| {
+                *bytes += hits[at].text.len();
+                Said::new(&hits[at].text)
+            });
+        }
+        let said: Vec<&Said> = related.iter().map(|at| &self.said[at]).collect();
+        let this = Said::new(&hit.text);
+        let share = this.share_said_by(&said);
+        match self.limits.overlap {
+            Overlap::Skip => share >= HALF || said.iter().any(|other| other.share_said_by(&[&this]) == 1.0),
+            Overlap::Extend => share == 1.0,
+            Overlap::Keep => false,
+        }
+    }
+
+    fn take(&mut self, hit: Hit, above: Vec<i64>) {
+        let at = self.hits.len();
+        self.bytes += hit.text.len() + hit.matched.as_ref().map_or(0, String::len) + BYTES_PER_HIT + above.len() * 32;
+        self.taken.insert(hit.node, at);
+        for ancestor in above {
+            self.below.entry(ancestor).or_default().push(at);
+        }
+        self.hits.push(hit);
+    }
+}
