@@ -133,12 +133,8 @@ fn the_best_are_the_same_however_few_are_asked_for() {
         };
         let all: Vec<String> = list(&mut client, &sql(100_000));
         assert_eq!(all.len(), 7, "{query}");
-        run(&mut client, "SET client_min_messages = warning");
-        assert_eq!(
-            list::<String>(&mut client, &sql(7)),
-            all[..list::<String>(&mut client, &sql(7)).len()],
-            "{query}"
-        );
+        // More than seven, since some texts are there twice.
+        assert_eq!(list::<String>(&mut client, &sql(12)), all, "{query}");
         // Counted in scope, by the other way.
         let scoped = sql(100_000).replace("methods", "documents => ARRAY(SELECT id FROM kb.document), methods");
         assert_eq!(list::<String>(&mut client, &scoped), all, "{query}");
