@@ -2,9 +2,9 @@
 
 use crate::collection::Collection;
 use crate::error::{Error, Result, required};
-use crate::lexical;
 use crate::pg::vector::Vector;
 use crate::search::{self, Scope};
+use crate::{graph, lexical};
 
 /// Where a ranking comes from.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -15,16 +15,19 @@ pub enum Method {
     Lexical,
     /// Leaves and summaries by the cosine of their vectors.
     Tree,
+    /// Leaves by a walk over the graph, one of each block.
+    Graph,
 }
 
 /// The methods by their names, in the order of the columns of their ranks.
-pub const METHODS: [(&str, Method); 3] = [
+pub const METHODS: [(&str, Method); 4] = [
     ("dense", Method::Dense),
     ("lexical", Method::Lexical),
     ("tree", Method::Tree),
+    ("graph", Method::Graph),
 ];
 
-const NAMES: &str = "Methods are 'dense', 'lexical' and 'tree'.";
+const NAMES: &str = "Methods are 'dense', 'lexical', 'tree' and 'graph'.";
 
 impl Method {
     /// Reads a list of names.
@@ -79,13 +82,23 @@ impl<'a> Question<'a> {
             Method::Lexical => lexical::rank(self.collection, self.text, k, &self.leaves),
             Method::Dense => self.by_vector(k, true),
             Method::Tree => self.by_vector(k, false),
+            Method::Graph => {
+                self.embed()?;
+                let vector = self.vector.as_ref().and_then(Option::as_ref);
+                graph::rank_by_walk(self.collection, self.text, vector, k as usize, &self.leaves)
+            }
         }
     }
 
-    fn by_vector(&mut self, k: i64, leaves: bool) -> Result<Vec<(i64, f64)>> {
+    fn embed(&mut self) -> Result<()> {
         if self.vector.is_none() {
             self.vector = Some(search::query_vector(self.collection, Some(self.text), None)?);
         }
+        Ok(())
+    }
+
+    fn by_vector(&mut self, k: i64, leaves: bool) -> Result<Vec<(i64, f64)>> {
+        self.embed()?;
         // A query without words is near to nothing.
         let Some(Some(vector)) = &self.vector else {
             return Ok(Vec::new());

@@ -248,7 +248,7 @@ fn rows(hits: Vec<Hit>, fused: Vec<(i64, Fused)>, asked: &Asked) -> Vec<Row> {
     hits.into_iter()
         .map(|hit| {
             let ranks = METHODS.map(|(_, method)| of(&hit, method));
-            let [dense, lexical, tree] = ranks;
+            let [dense, lexical, tree, graph] = ranks;
             (
                 hit.node,
                 hit.level,
@@ -256,7 +256,7 @@ fn rows(hits: Vec<Hit>, fused: Vec<(i64, Fused)>, asked: &Asked) -> Vec<Row> {
                 dense,
                 lexical,
                 tree,
-                None,
+                graph,
                 hit.text,
                 hit.tokens,
                 hit.section,

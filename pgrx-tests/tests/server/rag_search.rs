@@ -269,11 +269,11 @@ fn arguments_are_checked() {
     for (sql, words) in [
         (
             "SELECT rag_search('kb', 'x', methods => '{}')",
-            "'dense', 'lexical' and 'tree'",
+            "'dense', 'lexical', 'tree' and 'graph'",
         ),
         (
             "SELECT rag_search('kb', 'x', methods => '{bm25}')",
-            "'dense', 'lexical' and 'tree'",
+            "'dense', 'lexical', 'tree' and 'graph'",
         ),
         ("SELECT rag_search('kb', 'x', expand => 'parent')", "'leaf' or 'block'"),
         ("SELECT rag_search('kb', 'x', fusion => 'sum')", "'scores'"),

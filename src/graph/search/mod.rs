@@ -73,6 +73,19 @@ fn graph_search(
     )?))
 }
 
+/// The `k` leaves that a walk comes by most, from what a query names and from what is near to it: (id, score), best first.
+pub fn rank_by_walk(
+    collection: &Collection,
+    query: &str,
+    vector: Option<&Vector>,
+    k: usize,
+    scope: &Scope,
+) -> Result<Vec<(i64, f64)>> {
+    let mut found = ranked(collection, query, vector, MODES[0].1, k, scope)?;
+    found.truncate(k);
+    Ok(found.into_iter().map(|passage| (passage.node, passage.score)).collect())
+}
+
 fn search(collection: &Collection, query: &str, mode: &str, k: usize, scope: &Scope) -> Result<Vec<FoundRow>> {
     let Some((_, shares)) = MODES.iter().find(|(name, _)| *name == mode) else {
         let names = MODES.map(|(name, _)| name);
@@ -80,7 +93,8 @@ fn search(collection: &Collection, query: &str, mode: &str, k: usize, scope: &Sc
             Error::invalid(format!("unknown mode \"{mode}\"")).hint(format!("Modes are '{}'.", names.join("', '")))
         );
     };
-    let mut found = ranked(collection, query, *shares, k, scope)?;
+    let vector = query_vector(collection, Some(query), None)?;
+    let mut found = ranked(collection, query, vector.as_ref(), *shares, k, scope)?;
     found.truncate(k);
     let nodes: Vec<i64> = found.iter().map(|passage| passage.node).collect();
     let sql = "SELECT n.id, n.text, ARRAY[n.document_id] FROM {s}.node n WHERE n.id = ANY ($1)";
@@ -108,10 +122,16 @@ pub struct Passage {
 }
 
 /// The leaves of the `k` blocks that most of the walk comes by, one of each: the one nearest to the query.
-fn ranked(collection: &Collection, query: &str, shares: [f64; 3], k: usize, scope: &Scope) -> Result<Vec<Passage>> {
-    let vector = query_vector(collection, Some(query), None)?;
+fn ranked(
+    collection: &Collection,
+    query: &str,
+    vector: Option<&Vector>,
+    shares: [f64; 3],
+    k: usize,
+    scope: &Scope,
+) -> Result<Vec<Passage>> {
     let mut around = Around::new(collection, scope)?;
-    let seeds = Seeds::find(collection, &mut around, query, vector.as_ref(), scope)?;
+    let seeds = Seeds::find(collection, &mut around, query, vector, scope)?;
     let walked = walk(
         &seeds.weighted(shares),
         LIMITS,
@@ -132,7 +152,7 @@ fn ranked(collection: &Collection, query: &str, shares: [f64; 3], k: usize, scop
     // Those that are as good as the last one are all looked at.
     let worst = blocks.get(k.saturating_sub(1)).map_or(0.0, |block| block.1);
     blocks.retain(|block| block.1 >= worst);
-    let leaves = leaves(collection, &blocks, vector.as_ref(), scope)?;
+    let leaves = leaves(collection, &blocks, vector, scope)?;
     let ids: Vec<i64> = leaves.iter().map(|leaf| leaf.1).collect();
     let mut via = via(&around, &walked, &ids)?;
     Ok(leaves
