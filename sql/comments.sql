@@ -60,7 +60,7 @@ COMMENT ON FUNCTION @extschema@.raptor_search(text, vector, int, jsonb, text, in
 'raptor_search by a vector of the collection''s dimensions in place of a text.';
 
 COMMENT ON FUNCTION @extschema@.rag_search(text, text, int, jsonb, text[], text, bigint[], float8[], text, int, int) IS
-'The k best passages for a question by several methods: dense (leaves by cosine), lexical (leaves by BM25, k1 1.2, b 0.75), tree (leaves and summaries by cosine).
+'The k best passages for a question by several methods: dense (leaves by cosine), lexical (leaves by BM25, k1 1.2, b 0.75), tree (leaves and summaries by cosine), graph (leaves by a walk over the knowledge graph, as graph_search). methods NULL is what measures best: graph where blocks have been read, else dense, with lexical where no part of the embedder is builtin:lsa.
 filter: pairs that the metadata holds. documents: only what draws wholly on these document ids. BM25 counts the leaves in scope alone. A text stands in the result once, and a summary not beside leaves that say half of it.
 expand: leaf, or block, which shows for each leaf the block that it is from, each once. fusion: rrf (reciprocal ranks, constant 60) or scores (the scores of each method stretched to 0 to 1). weights: of the methods, in their order; NULL is 1 each.
 max_tokens: goes down the ranking of k rows and keeps what still fits. candidates: rows taken of each method; NULL: 2k, at least 100, and more where rows are left out.

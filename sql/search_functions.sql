@@ -5,7 +5,7 @@ CREATE FUNCTION @extschema@.rag_search(
     query text,
     k int DEFAULT 10,
     filter jsonb DEFAULT '{}',
-    methods text[] DEFAULT '{dense,lexical}',
+    methods text[] DEFAULT NULL,
     expand text DEFAULT 'leaf',
     documents bigint[] DEFAULT NULL,
     weights float8[] DEFAULT NULL,

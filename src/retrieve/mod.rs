@@ -87,8 +87,8 @@ fn rag_search(
 /// The arguments of a search but for what is searched.
 struct Asked {
     k: i64,
-    /// With their weights.
-    methods: Vec<(Method, f64)>,
+    /// With their weights; nothing for what measures best.
+    methods: Option<Vec<(Method, f64)>>,
     show: Show,
     fusion: Fusion,
     budget: Option<i64>,
@@ -111,11 +111,18 @@ impl Asked {
                 .map(|n| in_range(Some(n), name, 1..=i32::MAX).map(i64::from))
                 .transpose()
         };
-        let methods = Method::list(required(methods, "methods")?)?;
-        let weights = weights_of(weights, methods.len())?;
+        let methods = methods.map(Method::list).transpose()?;
+        let weights = match &methods {
+            Some(methods) => weights_of(weights, methods.len())?,
+            None if weights.is_some() => {
+                return Err(Error::invalid("weights without methods")
+                    .hint("For example methods => '{dense,lexical}', weights => '{1,0.5}'."));
+            }
+            None => Vec::new(),
+        };
         Ok(Asked {
             k: in_range(k, "k", 0..=i32::MAX)?.into(),
-            methods: methods.into_iter().zip(weights).collect(),
+            methods: methods.map(|methods| methods.into_iter().zip(weights).collect()),
             show: match required(expand, "expand")? {
                 "leaf" => Show::Leaf,
                 "block" => Show::Block,
@@ -164,8 +171,15 @@ fn search(name: Option<&str>, query: &str, asked: &Asked, scope: Scope) -> Resul
     if asked.k == 0 {
         return Ok(Vec::new());
     }
+    let methods = match &asked.methods {
+        Some(methods) => methods.clone(),
+        None => Method::best(&collection)?
+            .into_iter()
+            .map(|method| (method, 1.0))
+            .collect(),
+    };
     let mut question = Question::new(&collection, query, scope);
-    let with_tree = asked.methods.iter().any(|(method, _)| *method == Method::Tree);
+    let with_tree = methods.iter().any(|(method, _)| *method == Method::Tree);
     let limits = Limits {
         k: asked.k,
         budget: asked.budget,
@@ -175,12 +189,11 @@ fn search(name: Option<&str>, query: &str, asked: &Asked, scope: Scope) -> Resul
     };
     let mut depth = asked.candidates.unwrap_or(CANDIDATES.max(2 * asked.k));
     for round in 1.. {
-        let rankings: Vec<Vec<(i64, f64)>> = asked
-            .methods
+        let rankings: Vec<Vec<(i64, f64)>> = methods
             .iter()
             .map(|(method, _)| question.rank(*method, depth))
             .collect::<Result<_>>()?;
-        let fused = fused(&collection, &rankings, asked)?;
+        let fused = fused(&collection, &rankings, &methods, asked.fusion)?;
         let ranking: Vec<(i64, f64)> = fused.iter().map(|(id, row)| (*id, row.score)).collect();
         let mut packer = Packer::new(&collection, limits);
         packer.pack(&ranking)?;
@@ -198,16 +211,21 @@ fn search(name: Option<&str>, query: &str, asked: &Asked, scope: Scope) -> Resul
                 "A greater candidates looks further; documents and filter narrow what is searched.",
             );
         }
-        if packer.hits.is_empty() && asked.methods.iter().any(|(method, _)| method.is_by_vector()) {
+        if packer.hits.is_empty() && methods.iter().any(|(method, _)| method.is_by_vector()) {
             tell_if_unembedded(&collection)?;
         }
-        return Ok(rows(packer.hits, fused, asked));
+        return Ok(rows(packer.hits, fused, &methods));
     }
     unreachable!("the last round returns");
 }
 
 /// The nodes of all rankings, best first, ties in canonical order.
-fn fused(collection: &Collection, rankings: &[Vec<(i64, f64)>], asked: &Asked) -> Result<Vec<(i64, Fused)>> {
+fn fused(
+    collection: &Collection,
+    rankings: &[Vec<(i64, f64)>],
+    methods: &[(Method, f64)],
+    fusion: Fusion,
+) -> Result<Vec<(i64, Fused)>> {
     let mut ids: Vec<i64> = rankings.iter().flatten().map(|node| node.0).collect();
     ids.sort_unstable();
     ids.dedup();
@@ -221,7 +239,7 @@ fn fused(collection: &Collection, rankings: &[Vec<(i64, f64)>], asked: &Asked) -
     let place: HashMap<i64, usize> = order.iter().enumerate().map(|(place, id)| (*id, place)).collect();
     let rankings: Vec<Ranking> = rankings
         .iter()
-        .zip(&asked.methods)
+        .zip(methods)
         .map(|(nodes, (_, weight))| Ranking {
             items: nodes
                 .iter()
@@ -230,7 +248,7 @@ fn fused(collection: &Collection, rankings: &[Vec<(i64, f64)>], asked: &Asked) -
             weight: *weight,
         })
         .collect();
-    let mut fused = fuse(&rankings, asked.fusion);
+    let mut fused = fuse(&rankings, fusion);
     // Alone, a method is not fused, and its own scores say more.
     if let [alone] = &rankings[..] {
         let scores: HashMap<usize, f64> = alone.items.iter().copied().collect();
@@ -239,10 +257,10 @@ fn fused(collection: &Collection, rankings: &[Vec<(i64, f64)>], asked: &Asked) -
     Ok(fused.into_iter().map(|row| (order[row.item], row)).collect())
 }
 
-fn rows(hits: Vec<Hit>, fused: Vec<(i64, Fused)>, asked: &Asked) -> Vec<Row> {
+fn rows(hits: Vec<Hit>, fused: Vec<(i64, Fused)>, methods: &[(Method, f64)]) -> Vec<Row> {
     let fused: HashMap<i64, Fused> = fused.into_iter().collect();
     let of = |hit: &Hit, method: Method| {
-        let at = asked.methods.iter().position(|asked| asked.0 == method)?;
+        let at = methods.iter().position(|asked| asked.0 == method)?;
         fused[&hit.node].ranks[at].map(|rank| rank as i32)
     };
     hits.into_iter()

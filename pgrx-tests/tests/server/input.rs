@@ -57,6 +57,7 @@ fn right(function: &str, argument: &str, kind: &str) -> &'static str {
         (_, "block_tokens" | "leaf_tokens", _) => "100",
         ("rag_chunk", "overlap", _) | (_, "level", _) => "0",
         ("rag_ask", "mode", _) => "'drift'",
+        ("graph_search", "mode", _) => "'mix'",
         ("rag_judge", "first", _) => "'{\"mode\": \"global\"}'",
         ("rag_judge", "second", _) => "'{}'",
         ("rag_judge", "questions", _) => "'{word}'",
@@ -98,7 +99,10 @@ fn may_be_null(function: &str, argument: &str) -> bool {
                 "raptor_search",
                 "max_tokens" | "documents" | "depth" | "min_level" | "max_level"
             )
-            | ("rag_search", "documents" | "weights" | "max_tokens" | "candidates")
+            | (
+                "rag_search",
+                "methods" | "documents" | "weights" | "max_tokens" | "candidates"
+            )
             | ("raptor_tree", "node_id" | "depth")
             | ("graph_add", "description" | "document_id" | "quote" | "weight")
             | ("graph_import", "block_id")
@@ -106,6 +110,7 @@ fn may_be_null(function: &str, argument: &str) -> bool {
             | ("graph_summarize", "level")
             | ("graph_global", "k" | "level" | "documents")
             | ("graph_local", "documents")
+            | ("graph_search", "documents")
             | ("rag_ask", "documents" | "level" | "k" | "max_hops")
             | ("rag_judge" | "rag_questions", "documents")
             | ("rag_refresh", "max_calls" | "steps")
