@@ -1,5 +1,6 @@
 //! rag_search: several rankings of the same nodes, fused.
 
+pub mod context;
 mod method;
 pub mod pack;
 
@@ -81,11 +82,13 @@ fn rag_search(
     let query = required(query, "query")?;
     let asked = Asked::new(k, methods, expand, weights, fusion, max_tokens, candidates)?;
     let scope = Scope::new(filter, documents)?;
-    Ok(TableIterator::new(search(collection, query, &asked, scope)?))
+    let collection = Collection::read(collection)?;
+    let (hits, fused, methods) = search(&collection, query, &asked, scope)?;
+    Ok(TableIterator::new(rows(hits, fused, &methods)))
 }
 
 /// The arguments of a search but for what is searched.
-struct Asked {
+pub struct Asked {
     k: i64,
     /// With their weights; nothing for what measures best.
     methods: Option<Vec<(Method, f64)>>,
@@ -97,7 +100,19 @@ struct Asked {
 }
 
 impl Asked {
-    fn new(
+    /// A hundred rows of what measures best.
+    pub fn best() -> Asked {
+        Asked {
+            k: CANDIDATES,
+            methods: None,
+            show: Show::Leaf,
+            fusion: Fusion::Ranks,
+            budget: None,
+            candidates: None,
+        }
+    }
+
+    pub fn new(
         k: Option<i32>,
         methods: Option<Vec<Option<String>>>,
         expand: Option<&str>,
@@ -166,19 +181,38 @@ fn weights_of(weights: Option<Vec<Option<f64>>>, methods: usize) -> Result<Vec<f
     Ok(checked)
 }
 
-fn search(name: Option<&str>, query: &str, asked: &Asked, scope: Scope) -> Result<Vec<Row>> {
-    let collection = Collection::read(name)?;
+/// A passage that was found, before it is shown.
+pub type Found = Hit;
+
+impl Found {
+    /// The document of a leaf.
+    pub fn document(&self) -> Option<i64> {
+        match self.level {
+            0 => self.document_ids.first().copied(),
+            _ => None,
+        }
+    }
+}
+
+/// What rag_search finds, without the ranks of its methods.
+pub fn find(collection: &Collection, query: &str, asked: &Asked, scope: Scope) -> Result<Vec<Found>> {
+    Ok(search(collection, query, asked, scope)?.0)
+}
+
+type Ranked = (Vec<Hit>, Vec<(i64, Fused)>, Vec<(Method, f64)>);
+
+fn search(collection: &Collection, query: &str, asked: &Asked, scope: Scope) -> Result<Ranked> {
     if asked.k == 0 {
-        return Ok(Vec::new());
+        return Ok(Ranked::default());
     }
     let methods = match &asked.methods {
         Some(methods) => methods.clone(),
-        None => Method::best(&collection)?
+        None => Method::best(collection)?
             .into_iter()
             .map(|method| (method, 1.0))
             .collect(),
     };
-    let mut question = Question::new(&collection, query, scope);
+    let mut question = Question::new(collection, query, scope);
     let with_tree = methods.iter().any(|(method, _)| *method == Method::Tree);
     let limits = Limits {
         k: asked.k,
@@ -193,9 +227,9 @@ fn search(name: Option<&str>, query: &str, asked: &Asked, scope: Scope) -> Resul
             .iter()
             .map(|(method, _)| question.rank(*method, depth))
             .collect::<Result<_>>()?;
-        let fused = fused(&collection, &rankings, &methods, asked.fusion)?;
+        let fused = fused(collection, &rankings, &methods, asked.fusion)?;
         let ranking: Vec<(i64, f64)> = fused.iter().map(|(id, row)| (*id, row.score)).collect();
-        let mut packer = Packer::new(&collection, limits);
+        let mut packer = Packer::new(collection, limits);
         packer.pack(&ranking)?;
         let all = rankings.iter().all(|ranking| (ranking.len() as i64) < depth);
         if !all && packer.ranked < asked.k && asked.candidates.is_none() && round < ROUNDS {
@@ -212,9 +246,9 @@ fn search(name: Option<&str>, query: &str, asked: &Asked, scope: Scope) -> Resul
             );
         }
         if packer.hits.is_empty() && methods.iter().any(|(method, _)| method.is_by_vector()) {
-            tell_if_unembedded(&collection)?;
+            tell_if_unembedded(collection)?;
         }
-        return Ok(rows(packer.hits, fused, &methods));
+        return Ok((packer.hits, fused, methods));
     }
     unreachable!("the last round returns");
 }

@@ -1,7 +1,10 @@
 //! graph_search: passages by a walk over the graph, from what a question names and from what is near to it.
 
 mod around;
+mod facts;
 mod seeds;
+
+pub use facts::{facts, named};
 
 use std::collections::{HashMap, HashSet};
 

@@ -62,7 +62,7 @@ impl Seeds {
 }
 
 /// The entities that a question names, the rarest most. A name inside of a longer one is none.
-fn named(collection: &Collection, around: &mut Around, query: &str) -> Result<Vec<(u64, f64)>> {
+pub fn named(collection: &Collection, around: &mut Around, query: &str) -> Result<Vec<(u64, f64)>> {
     let grams = grams(query, WORDS);
     let keys: BTreeSet<String> = grams.iter().map(|(_, text)| fold::name(text)).collect();
     let keys: Vec<String> = keys.into_iter().filter(|key| !key.is_empty()).collect();
