@@ -66,7 +66,7 @@ fn right(function: &str, argument: &str, kind: &str) -> &'static str {
         (_, "mode", _) => "'collapsed'",
         (_, "documents", _) => "'{1}'",
         (_, "methods", _) => "'{dense,lexical,tree}'",
-        (_, "weights", _) => "'{1,1,0.5}'",
+        (_, "weights", _) => "NULL",
         (_, "fusion", _) => "'rrf'",
         (_, "expand", _) => "'leaf'",
         (_, "graph_share", _) => "0.2",
