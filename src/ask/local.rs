@@ -9,13 +9,15 @@ use graphrag_text::fold;
 use serde_json::json;
 
 use super::mapped::NOTHING;
+use super::plain::{CANDIDATES, order};
 use super::source::{Origin, Source, check_tags, documents};
 use super::{Answered, Wanted, answered, prompts};
 use crate::collection::Collection;
 use crate::error::Result;
 use crate::model::{Answer, Asking, Item, Ledger, Model};
-use crate::retrieve::Asked;
-use crate::retrieve::context::{Cited, context};
+use crate::retrieve::context::{Cited, pack};
+use crate::retrieve::pack::Hit;
+use crate::retrieve::{Asked, find};
 use crate::search::Scope;
 
 /// Questions that one is divided into, or that follow in a round.
@@ -32,6 +34,8 @@ struct Gathered {
     tags: Vec<String>,
     tokens: u64,
     seen: HashSet<(&'static str, i64)>,
+    /// What the reranker alone has read.
+    reranked: Vec<Source>,
 }
 
 pub fn ask(collection: &Collection, answerer: Option<&Model>, wanted: &Wanted, scope: &Scope) -> Result<Answered> {
@@ -56,7 +60,13 @@ pub fn ask(collection: &Collection, answerer: Option<&Model>, wanted: &Wanted, s
     while used < hops && !questions.is_empty() {
         used += 1;
         wanted.tell("status", || json!({"hop": used, "questions": questions}));
-        gathered.add(collection, &questions, options.context_tokens as u64, scope)?;
+        gathered.add(
+            collection,
+            &mut ledger,
+            &questions,
+            options.context_tokens as u64,
+            scope,
+        )?;
         questions.clear();
         let Some(answerer) = answerer.filter(|_| used < hops && !gathered.sources.is_empty()) else {
             break;
@@ -112,6 +122,7 @@ pub fn ask(collection: &Collection, answerer: Option<&Model>, wanted: &Wanted, s
             })
             .collect();
     }
+    gathered.sources.append(&mut gathered.reranked);
     Ok((shown, gathered.sources))
 }
 
@@ -134,11 +145,22 @@ fn text(answers: Vec<Option<Answer>>) -> Option<String> {
 
 impl Gathered {
     /// Adds what is found for some questions, which share what is left of the budget.
-    fn add(&mut self, collection: &Collection, questions: &[String], budget: u64, scope: &Scope) -> Result<()> {
+    fn add(
+        &mut self,
+        collection: &Collection,
+        ledger: &mut Ledger,
+        questions: &[String],
+        budget: u64,
+        scope: &Scope,
+    ) -> Result<()> {
         let search = Asked::best();
         for (at, question) in questions.iter().enumerate() {
             let share = budget.saturating_sub(self.tokens) / (questions.len() - at) as u64;
-            let found = context(collection, question, &search, share, GRAPH_SHARE, scope)?;
+            let mut passages = find(collection, question, &search, scope.clone())?;
+            if let Some(reranker) = &collection.options.reranker {
+                passages = self.rerank(ledger, reranker, question, passages)?;
+            }
+            let found = pack(collection, question, passages, share, GRAPH_SHARE, scope)?;
             let hashes = hashes(collection, &found)?;
             for text in found {
                 let table = if text.kind == "relation" { "relation" } else { "node" };
@@ -167,6 +189,30 @@ impl Gathered {
             }
         }
         Ok(())
+    }
+
+    /// The best passages in the order of the reranker's scores.
+    fn rerank(
+        &mut self,
+        ledger: &mut Ledger,
+        model: &Model,
+        question: &str,
+        mut passages: Vec<Hit>,
+    ) -> Result<Vec<Hit>> {
+        passages.truncate(CANDIDATES);
+        let read: Vec<Source> = passages
+            .iter()
+            .map(|passage| Source {
+                origin: Origin::Node(passage.node, None, None),
+                text: passage.text.clone(),
+                documents: passage.document_ids.clone(),
+            })
+            .collect();
+        let texts: Vec<&str> = read.iter().map(|source| source.text.as_str()).collect();
+        let order = order(ledger, model, question, &texts, documents(read.iter()))?;
+        self.reranked.extend(read);
+        let mut passages: Vec<Option<Hit>> = passages.into_iter().map(Some).collect();
+        Ok(order.into_iter().filter_map(|at| passages[at].take()).collect())
     }
 
     /// The texts as they stand in a prompt.

@@ -16,7 +16,7 @@ use crate::search::{Scope, query_vector, rank, tell_if_unembedded};
 /// Passages that the answerer reads.
 pub const PASSAGES: usize = 8;
 /// Passages that a reranker chooses from.
-const CANDIDATES: usize = 50;
+pub const CANDIDATES: usize = 50;
 
 pub fn ask(collection: &Collection, answerer: &Model, wanted: &Wanted, scope: &Scope) -> Result<Answered> {
     let question = wanted.question;
@@ -96,13 +96,28 @@ pub fn nodes(collection: &Collection, ids: Vec<i64>) -> Result<Vec<Source>> {
 
 /// The passages in the order of the reranker's scores; those of equal score stay as they were.
 fn rerank(ledger: &mut Ledger, model: &Model, question: &str, passages: Vec<Source>) -> Result<Vec<Source>> {
-    if passages.len() < 2 {
-        return Ok(passages);
-    }
     let texts: Vec<&str> = passages.iter().map(|passage| passage.text.as_str()).collect();
-    let reply = one(ledger, model, rerank_request(question, &texts), &passages)?;
+    let order = order(ledger, model, question, &texts, documents(passages.iter()))?;
+    let mut passages: Vec<Option<Source>> = passages.into_iter().map(Some).collect();
+    Ok(order.into_iter().filter_map(|at| passages[at].take()).collect())
+}
+
+/// The places of some texts in the order of the reranker's scores; those of equal score stay as they were.
+pub fn order(
+    ledger: &mut Ledger,
+    model: &Model,
+    question: &str,
+    texts: &[&str],
+    documents: Vec<i64>,
+) -> Result<Vec<usize>> {
+    let mut order: Vec<usize> = (0..texts.len()).collect();
+    if texts.len() < 2 {
+        return Ok(order);
+    }
+    let item = Item::new(rerank_request(question, texts), documents);
+    let reply = ledger.want(model, &[item])?.pop().flatten();
+    let reply = answered(ledger, model, reply)?;
     let scores: Vec<f64> = serde_json::from_str(&reply).map_err(|_| Error::internal("scores that are no numbers"))?;
-    let mut scored: Vec<(f64, Source)> = scores.into_iter().zip(passages).collect();
-    scored.sort_by(|a, b| b.0.total_cmp(&a.0));
-    Ok(scored.into_iter().map(|(_, passage)| passage).collect())
+    order.sort_by(|&a, &b| scores[b].total_cmp(&scores[a]));
+    Ok(order)
 }

@@ -172,7 +172,9 @@ pub fn forget_what_changed(collection: &Collection, read: &[Source]) -> Result<(
             },
         }
     }
-    for (table, rows) in [("node", nodes), ("block", blocks)] {
+    for (table, mut rows) in [("node", nodes), ("block", blocks)] {
+        rows.sort_unstable();
+        rows.dedup();
         let sql = format!("SELECT id FROM {{s}}.{table} WHERE id = ANY ($1) ORDER BY id FOR KEY SHARE");
         let count = rows.len();
         stands &= count == 0 || collection.returning(&sql, &[rows.into()], |_| Ok(()))?.len() == count;

@@ -4,7 +4,8 @@ use graphrag_rank::budget::Budget;
 use graphrag_text::tokens;
 use pgrx::prelude::*;
 
-use super::{Asked, Found, find};
+use super::pack::Hit;
+use super::{Asked, find};
 use crate::collection::Collection;
 use crate::error::{Result, in_range, required, sql};
 use crate::graph;
@@ -71,7 +72,8 @@ fn rag_context(
     let asked = Asked::new(Some(PASSAGES), methods, expand, None, Some("rrf"), None, None)?;
     let scope = Scope::new(filter, documents)?;
     let collection = Collection::read(collection)?;
-    let rows = context(&collection, query, &asked, budget as u64, share, &scope)?;
+    let found = find(&collection, query, &asked, scope.clone())?;
+    let rows = pack(&collection, query, found, budget as u64, share, &scope)?;
     Ok(TableIterator::new(rows.into_iter().map(|row| {
         (
             row.citation,
@@ -89,17 +91,16 @@ fn rag_context(
     })))
 }
 
-/// The passages that are found best, and what the graph says of the entities that the question names, of at most `budget` tokens with
-/// their tags. The graph gets up to `share` of it, and what passages leave; these get what the graph leaves.
-pub fn context(
+/// Of the passages that were found, and of what the graph says of the entities that the question names, what fits into `budget` tokens with
+/// tags. The graph gets up to `share` of it, and what passages leave; these get what the graph leaves.
+pub fn pack(
     collection: &Collection,
     query: &str,
-    asked: &Asked,
+    found: Vec<Hit>,
     budget: u64,
     share: f64,
     scope: &Scope,
 ) -> Result<Vec<Cited>> {
-    let found = find(collection, query, asked, scope.clone())?;
     let mut all = Budget::new(Some(budget));
     let mut of_passages = Budget::new(Some((budget as f64 * (1.0 - share)).round() as u64));
     let (mut passages, mut rest) = (Vec::new(), Vec::new());
@@ -126,7 +127,7 @@ pub fn context(
             passages.push(passage);
         }
     }
-    let documents: Vec<i64> = passages.iter().filter_map(Found::document).collect();
+    let documents: Vec<i64> = passages.iter().filter_map(Hit::document).collect();
     let sql = "SELECT id, title, source_key FROM {s}.document WHERE id = ANY ($1)";
     let mut of_document = std::collections::HashMap::new();
     collection.stream(sql, &[documents.into()], |row| {

@@ -181,21 +181,8 @@ fn weights_of(weights: Option<Vec<Option<f64>>>, methods: usize) -> Result<Vec<f
     Ok(checked)
 }
 
-/// A passage that was found, before it is shown.
-pub type Found = Hit;
-
-impl Found {
-    /// The document of a leaf.
-    pub fn document(&self) -> Option<i64> {
-        match self.level {
-            0 => self.document_ids.first().copied(),
-            _ => None,
-        }
-    }
-}
-
 /// What rag_search finds, without the ranks of its methods.
-pub fn find(collection: &Collection, query: &str, asked: &Asked, scope: Scope) -> Result<Vec<Found>> {
+pub fn find(collection: &Collection, query: &str, asked: &Asked, scope: Scope) -> Result<Vec<Hit>> {
     Ok(search(collection, query, asked, scope)?.0)
 }
 

@@ -38,6 +38,16 @@ pub struct Hit {
     hash: Vec<u8>,
 }
 
+impl Hit {
+    /// The document of a leaf.
+    pub fn document(&self) -> Option<i64> {
+        match self.level {
+            0 => self.document_ids.first().copied(),
+            _ => None,
+        }
+    }
+}
+
 /// What is shown of a ranking.
 #[derive(Clone, Copy)]
 pub struct Limits {

@@ -177,6 +177,34 @@ fn with_more_hops_the_question_is_divided_and_followed_up() {
 }
 
 #[test]
+fn a_reranker_orders_what_is_read() {
+    let database = Database::new();
+    let mut client = database.client();
+    let _mock = company(&mut client, "");
+    run(
+        &mut client,
+        "CREATE FUNCTION shortest_first(query text, texts text[]) RETURNS float8[] LANGUAGE sql IMMUTABLE \
+           AS $$SELECT array_agg(-length(t) ORDER BY n)::float8[] FROM unnest(texts) WITH ORDINALITY AS u (t, n)$$; \
+         SELECT rag_alter('kb', '{\"reranker\": \"function:public.shortest_first\"}')",
+    );
+    let found = asked(&mut client, "Who founded the Grey Mill?", ", 'local'");
+    let texts: Vec<usize> = found["context"]
+        .as_array()
+        .expect("a list")
+        .iter()
+        .filter(|text| text["n"].as_str().is_some_and(|tag| tag.starts_with('P')))
+        .filter_map(|text| Some(text["text"].as_str()?.len()))
+        .collect();
+    assert!(texts.len() > 20 && texts.is_sorted(), "{texts:?}");
+    assert_eq!(found["calls"], 1);
+    // It goes with any of the documents that were read.
+    let left = "SELECT count(*) FROM kb.model_call WHERE role = 'reranker' AND status = 'done'";
+    assert_eq!(one::<i64>(&mut client, left), 1);
+    run(&mut client, "DELETE FROM kb.document WHERE source_key = 'note7'");
+    assert_eq!(one::<i64>(&mut client, left), 0);
+}
+
+#[test]
 fn without_an_answerer_it_answers_the_context() {
     let database = Database::new();
     let mut client = database.client();
