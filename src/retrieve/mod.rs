@@ -1,5 +1,7 @@
 //! rag_search: several rankings of the same nodes, fused.
 
+mod evaluate;
+mod explain;
 mod method;
 pub mod pack;
 
@@ -13,7 +15,7 @@ use crate::error::{Error, Result, in_range, notice, required, sql};
 use crate::pg::json::Json;
 use crate::search::{Scope, in_order, tell_if_unembedded};
 use method::{METHODS, Method, Question};
-use pack::{Hit, Limits, Overlap, Packer, Show};
+use pack::{Hit, Limits, Outcome, Overlap, Packer, Show};
 
 /// Rows that are taken of each method, at least.
 const CANDIDATES: i64 = 100;
@@ -161,10 +163,42 @@ fn weights_of(weights: Option<Vec<Option<f64>>>, methods: usize) -> Result<Vec<f
 
 fn search(name: Option<&str>, query: &str, asked: &Asked, scope: Scope) -> Result<Vec<Row>> {
     let collection = Collection::read(name)?;
-    if asked.k == 0 {
-        return Ok(Vec::new());
+    let found = find(&collection, &mut Question::new(&collection, query, scope), asked)?;
+    if let Some(depth) = found.cut {
+        notice(
+            format!(
+                "found only {} of {} rows, since the others of the best {depth} of each method repeat them",
+                found.ranked, asked.k
+            ),
+            "A greater candidates looks further; documents and filter narrow what is searched.",
+        );
     }
-    let mut question = Question::new(&collection, query, scope);
+    if found.hits.is_empty() && asked.k > 0 && asked.methods.iter().any(|(method, _)| method.is_by_vector()) {
+        tell_if_unembedded(&collection)?;
+    }
+    Ok(rows(found.hits, found.fused, asked))
+}
+
+/// What a search has found, and how it came to that.
+#[derive(Default)]
+struct Found {
+    hits: Vec<Hit>,
+    /// The nodes of all rankings, best first.
+    fused: Vec<(i64, Fused)>,
+    /// The ranking of each method: node and score, best first.
+    rankings: Vec<Vec<(i64, f64)>>,
+    /// What became of the first of `fused`, as far as it took to fill the result.
+    outcomes: Vec<(i64, Outcome)>,
+    /// How many of `fused` repeated nothing.
+    ranked: i64,
+    /// How many rows were taken of each method, where there would have been more and the result is not full.
+    cut: Option<i64>,
+}
+
+fn find(collection: &Collection, question: &mut Question, asked: &Asked) -> Result<Found> {
+    if asked.k == 0 {
+        return Ok(Found::default());
+    }
     let with_tree = asked.methods.iter().any(|(method, _)| *method == Method::Tree);
     let limits = Limits {
         k: asked.k,
@@ -180,28 +214,24 @@ fn search(name: Option<&str>, query: &str, asked: &Asked, scope: Scope) -> Resul
             .iter()
             .map(|(method, _)| question.rank(*method, depth))
             .collect::<Result<_>>()?;
-        let fused = fused(&collection, &rankings, asked)?;
+        let fused = fused(collection, &rankings, asked)?;
         let ranking: Vec<(i64, f64)> = fused.iter().map(|(id, row)| (*id, row.score)).collect();
-        let mut packer = Packer::new(&collection, limits);
+        let mut packer = Packer::new(collection, limits);
         packer.pack(&ranking)?;
         let all = rankings.iter().all(|ranking| (ranking.len() as i64) < depth);
-        if !all && packer.ranked < asked.k && asked.candidates.is_none() && round < ROUNDS {
+        let short = !all && packer.ranked < asked.k;
+        if short && asked.candidates.is_none() && round < ROUNDS {
             depth *= 4;
             continue;
         }
-        if !all && packer.ranked < asked.k {
-            notice(
-                format!(
-                    "found only {} of {} rows, since the others of the best {depth} of each method repeat them",
-                    packer.ranked, asked.k
-                ),
-                "A greater candidates looks further; documents and filter narrow what is searched.",
-            );
-        }
-        if packer.hits.is_empty() && asked.methods.iter().any(|(method, _)| method.is_by_vector()) {
-            tell_if_unembedded(&collection)?;
-        }
-        return Ok(rows(packer.hits, fused, asked));
+        return Ok(Found {
+            hits: packer.hits,
+            fused,
+            rankings,
+            outcomes: packer.outcomes,
+            ranked: packer.ranked,
+            cut: short.then_some(depth),
+        });
     }
     unreachable!("the last round returns");
 }
