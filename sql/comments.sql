@@ -60,7 +60,7 @@ COMMENT ON FUNCTION @extschema@.raptor_search(text, vector, int, jsonb, text, in
 'raptor_search by a vector of the collection''s dimensions in place of a text.';
 
 COMMENT ON FUNCTION @extschema@.rag_search(text, text, int, jsonb, text[], text, bigint[], float8[], text, int, int) IS
-'The k best passages for a question by several methods: dense (leaves by cosine), lexical (leaves by BM25, k1 1.2, b 0.75), tree (leaves and summaries by cosine).
+'The k best passages for a question by several methods: dense (leaves by cosine), lexical (leaves by BM25, k1 1.2, b 0.75), tree (leaves and summaries by cosine), graph (leaves by a walk over the knowledge graph, as graph_search). methods NULL is what measures best: graph where blocks have been read, else dense, with lexical where no part of the embedder is builtin:lsa.
 filter: pairs that the metadata holds. documents: only what draws wholly on these document ids. BM25 counts the leaves in scope alone. A text stands in the result once, and a summary not beside leaves that say half of it.
 expand: leaf, or block, which shows for each leaf the block that it is from, each once. fusion: rrf (reciprocal ranks, constant 60) or scores (the scores of each method stretched to 0 to 1). weights: of the methods, in their order; NULL is 1 each.
 max_tokens: goes down the ranking of k rows and keeps what still fits. candidates: rows taken of each method; NULL: 2k, at least 100, and more where rows are left out.
@@ -176,13 +176,15 @@ COMMENT ON FUNCTION @extschema@.rag_health(text) IS
 'Whether extensions, models, indexes and triggers of a collection work. An embedder gets one word; another server is asked for the list of its models, which costs nothing.
 Columns: part, state (ok, degraded, failed), detail. Errors: 42501 unless you are a member of the owning role.';
 
-COMMENT ON FUNCTION @extschema@.rag_ask(text, text, text, int, int, jsonb, bigint[], boolean, int) IS
+COMMENT ON FUNCTION @extschema@.rag_ask(text, text, text, int, int, jsonb, bigint[], boolean, int, boolean) IS
 'Asks the answerer of the collection a question. What is asked again in the same words over the same texts is paid once. Modes:
+auto: local if the question names entities, global over the ten nearest reports if one of them is nearer than any passage, else local, or plain without a graph; the answer says which, and why.
+local: with passages by rag_search and relations of the entities that are named, up to the setting context_tokens; without an answerer it answers that context. max_hops (1): rounds of retrieval; with more the question is first divided, and after each round the answerer says what is missing.
 plain: with the eight nearest passages (leaves and summaries; with a reranker the best eight of fifty).
 global, for questions about the whole: the reports on communities are read in batches, each of which gives points with scores, and the best points give the answer (GraphRAG, Edge et al. 2024). text: the same over all text, without reports; costs most.
 drift: from the reports nearest to the question by rounds of follow-up questions down to passages (after DRIFT of Microsoft''s GraphRAG).
-level: of global, whose communities'' reports are read (0, the coarsest), with dynamic the deepest that is looked into; of drift, those that are read first (any). In place of a report that draws on a document out of scope those below it are read, at the end a digest of what documents in scope say. k: only the k reports nearest to the question (drift: 20). dynamic: of global, the answerer rates reports from the coarsest level down, and only where they are relevant those below. max_hops: of drift, rounds (2) of at most five follow-up questions.
-filter and documents: as in raptor_search. Answers an object: answer (NULL if nothing was found), grounded (whether it cites a text), citations (n, and node_id or block_id with title and source_key, or community_id, level, title, documents, document_ids), calls, timings_ms; all modes but plain also points and points_left_out (of the budget report_tokens); global and text coverage; drift follow_ups, follow_ups_left, reports_read, passages_read.
+level: of global, whose communities'' reports are read (0, the coarsest), with dynamic the deepest that is looked into; of drift, those that are read first (any). In place of a report that draws on a document out of scope those below it are read, at the end a digest of what documents in scope say. k: only the k reports nearest to the question (drift: 20). dynamic: of global, the answerer rates reports from the coarsest level down, and only where they are relevant those below. max_hops: of drift, rounds (2) of at most five follow-up questions. events: each step is a NOTICE with JSON as its DETAIL, at once.
+filter and documents: as in raptor_search. Answers an object: answer (NULL if nothing was found), grounded (whether each sentence cites a text), citations (n, and node_id or block_id with title and source_key, or relation_id, or community_id, level, title, documents, document_ids), unknown_citations (taken out of the answer, since they cite nothing), calls, timings_ms; local also sub_questions, hops_used, context_tokens; global, text and drift points and points_left_out (of the budget report_tokens); global and text coverage; drift follow_ups, follow_ups_left, reports_read, passages_read; auto mode and why.
 Errors: 55000 without an answerer, or for global without communities, 38000 if it fails, 42501 unless you are a member of the owning role, 53200 if the texts need more than graphrag.build_memory.';
 
 COMMENT ON FUNCTION @extschema@.rag_judge(text, text[], jsonb, jsonb, text[], int, jsonb, bigint[]) IS
@@ -196,3 +198,9 @@ COMMENT ON FUNCTION @extschema@.rag_questions(text, int, int, int, jsonb, bigint
 'Drafts questions about the whole corpus, for rag_judge: the answerer reads the reports on the coarsest communities (without these the roots of the tree, else leaves) up to report_tokens, and names personas, tasks of each, and questions of each task (Edge et al. 2024). 1 + personas + personas * tasks calls.
 filter and documents: only what draws wholly on documents that pass is read. Columns: persona, task, question; fewer than asked for where the answerer gives fewer or the same twice.
 Errors: 55000 without an answerer, 38000 if it fails, 42501 unless you are a member of the owning role.';
+
+COMMENT ON FUNCTION @extschema@.rag_context(text, text, int, jsonb, text[], text, float8, bigint[]) IS
+'What a model should read for a question: passages as rag_search finds them, and relations of the entities that it names, packed into max_tokens, which are never exceeded: what does not fit is skipped.
+methods, expand, filter and documents: as in rag_search. graph_share (0.2): of max_tokens, what relations may take before passages; either gets what the other leaves.
+Columns: citation (P1 a passage or summary, G1 a relation), kind (passage, summary, relation), id (of node or relation), text, token_count (of the text behind its tag), title, source_key, section_path, start_char, end_char (of a leaf or block, in the body of its document), document_ids.
+Errors: those of rag_search, 22023 for a number out of range.';

@@ -17,13 +17,14 @@ LANGUAGE c VOLATILE COST 100000 ROWS 10 AS 'MODULE_PATHNAME', 'rag_health_wrappe
 CREATE FUNCTION @extschema@.rag_ask(
     collection text,
     question text,
-    mode text DEFAULT 'plain',
+    mode text DEFAULT 'auto',
     level int DEFAULT NULL,
     k int DEFAULT NULL,
     filter jsonb DEFAULT '{}',
     documents bigint[] DEFAULT NULL,
     dynamic boolean DEFAULT false,
-    max_hops int DEFAULT NULL)
+    max_hops int DEFAULT NULL,
+    events boolean DEFAULT false)
 RETURNS jsonb LANGUAGE c VOLATILE COST 100000 AS 'MODULE_PATHNAME', 'rag_ask_wrapper';
 
 CREATE FUNCTION @extschema@.rag_judge(

@@ -149,6 +149,13 @@ pub fn notice_of(message: String, detail: String, hint: String) {
         .report(PgLogLevel::NOTICE);
 }
 
+/// A NOTICE with a DETAIL alone.
+pub fn notice_with(message: String, detail: String) {
+    ErrorReport::new(PgSqlErrorCode::ERRCODE_SUCCESSFUL_COMPLETION, message, function_name!())
+        .set_detail(detail)
+        .report(PgLogLevel::NOTICE);
+}
+
 /// A message with a capital, as a DETAIL starts.
 pub fn capital(message: &str) -> String {
     let mut letters = message.chars();

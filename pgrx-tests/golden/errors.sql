@@ -120,7 +120,7 @@ SELECT rag_alter('k3', '{"answerer": "queue"}');
 \echo :LAST_ERROR_SQLSTATE
 SELECT rag_alter('k3', '{"answer_prompt": ""}');
 \echo :LAST_ERROR_SQLSTATE
-SELECT rag_ask('kb', 'How many cranes?');
+SELECT rag_ask('kb', 'How many cranes?', 'plain');
 \echo :LAST_ERROR_SQLSTATE
 SELECT rag_create('k4', dimensions => 8, embedder => 'queue');
 SELECT * FROM raptor_search('k4', 'crane');

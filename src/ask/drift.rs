@@ -11,7 +11,7 @@ use serde_json::json;
 use super::mapped::{Point, batches, numbered, reduce};
 use super::plain::{self, PASSAGES};
 use super::select::{Selection, nearest, write};
-use super::source::{Origin, citations, documents};
+use super::source::{Origin, check, documents};
 use super::{Answered, Wanted, prompts, replies, texts};
 use crate::collection::Collection;
 use crate::error::Result;
@@ -129,11 +129,12 @@ pub fn ask(collection: &Collection, answerer: &Model, wanted: &Wanted, scope: &S
 
     let behind = documents(sources.iter());
     let mut reduced = reduce(collection, answerer, wanted.question, points, behind)?;
-    let citations = citations(&reduced.answer, &sources);
+    let checked = check(&reduced.answer, &sources);
     let shown = json!({
-        "answer": reduced.answer,
-        "grounded": !citations.is_empty(),
-        "citations": citations,
+        "answer": checked.answer,
+        "grounded": checked.grounded,
+        "citations": checked.citations,
+        "unknown_citations": checked.unknown,
         "points": reduced.shown(),
         "points_left_out": reduced.left,
         "follow_ups": followed,

@@ -160,6 +160,7 @@ impl Side {
             k: self.k,
             dynamic: self.dynamic,
             max_hops: self.max_hops,
+            events: false,
         }
     }
 }
@@ -199,6 +200,7 @@ fn judge(
     scope: &Scope,
 ) -> Result<Vec<Row>> {
     let collection = open(name, sides.iter().any(|side| side.mode != "plain"))?;
+    answerer(&collection)?;
     let mut sources = BTreeMap::new();
     let (mut contests, mut failure) = (Vec::new(), None);
     for question in questions {
@@ -253,6 +255,7 @@ fn contest<'a>(
             Origin::Report(report) => (0, report.id),
             Origin::Node(id, ..) => (1, *id),
             Origin::Block(id, ..) => (2, *id),
+            Origin::Relation(id, ..) => (3, *id),
         };
         // Whether others have changed is seen by their ids.
         if source.report().is_none() {

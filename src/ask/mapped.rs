@@ -9,7 +9,7 @@ use graphrag_text::tokens;
 use serde_json::{Value, json};
 
 use super::select::{Selection, select};
-use super::source::{Origin, Source, citations, cited, documents};
+use super::source::{Origin, Source, check, cited, documents};
 use super::{Answered, Wanted, answered, plain, prompts, texts};
 use crate::collection::Collection;
 use crate::error::Result;
@@ -70,7 +70,7 @@ pub fn ask(collection: &Collection, answerer: &Model, wanted: &Wanted, scope: &S
     // What the points say was read in all of the texts.
     let behind = documents(read.iter().map(|&at| &sources[at]));
     let mut reduced = reduce(collection, answerer, wanted.question, found, behind)?;
-    let citations = citations(&reduced.answer, &sources);
+    let checked = check(&reduced.answer, &sources);
     let used: BTreeSet<usize> = reduced
         .points
         .iter()
@@ -91,9 +91,10 @@ pub fn ask(collection: &Collection, answerer: &Model, wanted: &Wanted, scope: &S
         coverage["communities_rated"] = json!(rated);
     }
     let shown = json!({
-        "answer": reduced.answer,
-        "grounded": !citations.is_empty(),
-        "citations": citations,
+        "answer": checked.answer,
+        "grounded": checked.grounded,
+        "citations": checked.citations,
+        "unknown_citations": checked.unknown,
         "points": reduced.shown(),
         "points_left_out": reduced.left,
         "coverage": coverage,
@@ -108,10 +109,10 @@ pub fn ask(collection: &Collection, answerer: &Model, wanted: &Wanted, scope: &S
 }
 
 /// The texts of a batch as they stand in a prompt.
-pub fn numbered<'a>(batch: &[usize], sources: &'a [Source]) -> Vec<(usize, &'static str, &'a str)> {
+pub fn numbered<'a>(batch: &[usize], sources: &'a [Source]) -> Vec<(String, &'static str, &'a str)> {
     batch
         .iter()
-        .map(|&at| (at + 1, sources[at].kind(), sources[at].text.as_str()))
+        .map(|&at| ((at + 1).to_string(), sources[at].kind(), sources[at].text.as_str()))
         .collect()
 }
 

@@ -1,8 +1,10 @@
 //! rag_ask: a question answered from passages, or from reports on the whole corpus; and its evaluation.
 
+mod auto;
 mod draft;
 mod drift;
 mod judge;
+mod local;
 mod mapped;
 mod plain;
 mod prompts;
@@ -11,18 +13,19 @@ mod source;
 
 use pgrx::PgSqlErrorCode;
 use pgrx::prelude::*;
-use serde_json::Value;
+use serde_json::{Value, json};
 use source::{Source, forget_what_changed};
 
 use crate::collection::{Collection, literal, quoted};
-use crate::error::{Error, Result, capital, in_range, required, sql};
+use crate::error::{Error, Result, capital, in_range, notice_with, required, sql};
 use crate::model::{Answer, Ledger, Model, ledger};
 use crate::pg::json::Json;
 use crate::search::Scope;
 
-const MODES: [&str; 4] = ["plain", "global", "drift", "text"];
+const MODES: [&str; 6] = ["auto", "local", "plain", "global", "drift", "text"];
 
 /// What is asked, and how it is to be answered.
+#[derive(Clone, Copy)]
 pub struct Wanted<'a> {
     pub question: &'a str,
     pub mode: &'a str,
@@ -32,11 +35,13 @@ pub struct Wanted<'a> {
     pub k: Option<i64>,
     /// Reports are rated from the coarsest level down.
     pub dynamic: bool,
-    /// Rounds of questions that follow.
+    /// Rounds of retrieval, or of questions that follow.
     pub max_hops: Option<i32>,
+    /// Each step is told at once.
+    pub events: bool,
 }
 
-/// SQL: `rag_ask(collection, question, mode, level, k, filter, documents, dynamic, max_hops)`.
+/// SQL: `rag_ask(collection, question, mode, level, k, filter, documents, dynamic, max_hops, events)`.
 #[pg_extern(sql = false)]
 #[allow(clippy::too_many_arguments, reason = "the arguments of the SQL function")]
 fn rag_ask(
@@ -49,6 +54,7 @@ fn rag_ask(
     documents: Option<Vec<Option<i64>>>,
     dynamic: Option<bool>,
     max_hops: Option<i32>,
+    events: Option<bool>,
 ) -> sql::Result<Json> {
     let scope = Scope::new(filter, documents)?;
     let wanted = Wanted {
@@ -58,11 +64,35 @@ fn rag_ask(
         k: k.map(i64::from),
         dynamic: required(dynamic, "dynamic")?,
         max_hops,
+        events: required(events, "events")?,
     };
     Ok(ask(collection, &wanted, &scope)?.into())
 }
 
 impl Wanted<'_> {
+    /// Tells a step, if somebody listens: a NOTICE reaches the client at once, the JSON is its DETAIL.
+    fn tell(&self, event: &str, more: impl FnOnce() -> Value) {
+        if self.events {
+            notice_with(
+                format!("rag_ask: {event}"),
+                json!({"event": event, "data": more()}).to_string(),
+            );
+        }
+    }
+
+    /// Tells what the answer will be made from: passages, and what the graph says.
+    fn tell_sources(&self, sources: &[Source], tags: &[String]) {
+        let of = |relations: bool| {
+            let all = sources.iter().zip(tags);
+            let some = all.filter(|(source, _)| (source.kind() == "relation") == relations);
+            some.map(|(source, tag)| source.citation(json!(tag))).collect::<Value>()
+        };
+        self.tell("sources", || of(false));
+        if sources.iter().any(|source| source.kind() == "relation") {
+            self.tell("graph", || of(true));
+        }
+    }
+
     fn check(&self) -> Result<()> {
         if !MODES.contains(&self.mode) {
             return Err(Error::invalid(format!("unknown mode {}", quoted(self.mode)))
@@ -72,7 +102,7 @@ impl Wanted<'_> {
             ("level", self.level.is_some(), &["global", "drift"][..]),
             ("k", self.k.is_some(), &["global", "drift"]),
             ("dynamic", self.dynamic, &["global"]),
-            ("max_hops", self.max_hops.is_some(), &["drift"]),
+            ("max_hops", self.max_hops.is_some(), &["drift", "local", "auto"]),
         ] {
             if is_given && !modes.contains(&self.mode) {
                 return Err(Error::invalid(format!(
@@ -104,9 +134,10 @@ type Answered = (Value, Vec<Source>);
 /// Answers a question.
 pub fn ask(name: Option<&str>, wanted: &Wanted, scope: &Scope) -> Result<Value> {
     wanted.check()?;
-    let collection = open(name, wanted.mode != "plain")?;
+    let collection = open(name, !matches!(wanted.mode, "plain" | "local"))?;
     let (shown, sources) = answer(&collection, wanted, scope)?;
     forget_what_changed(&collection, &sources)?;
+    wanted.tell("done", || shown.clone());
     Ok(shown)
 }
 
@@ -118,12 +149,30 @@ fn open(name: Option<&str>, reads_reports: bool) -> Result<Collection> {
         drop(collection);
         collection = Collection::build_with_models(name, false)?;
     }
-    answerer(&collection)?;
     ledger::retry_questions(&collection)?;
     Ok(collection)
 }
 
 fn answer(collection: &Collection, wanted: &Wanted, scope: &Scope) -> Result<Answered> {
+    if wanted.mode == "auto" {
+        let (mode, why) = auto::choose(collection, wanted.question, scope)?;
+        let k = (mode == "global").then_some(auto::REPORTS);
+        let max_hops = wanted.max_hops.filter(|_| mode == "local");
+        wanted.tell("status", || json!({"mode": mode, "why": why}));
+        let chosen = Wanted {
+            mode,
+            k,
+            max_hops,
+            ..*wanted
+        };
+        let (mut shown, sources) = answer(collection, &chosen, scope)?;
+        shown["mode"] = json!(mode);
+        shown["why"] = json!(why);
+        return Ok((shown, sources));
+    }
+    if wanted.mode == "local" {
+        return local::ask(collection, collection.options.answerer.as_ref(), wanted, scope);
+    }
     let answerer = answerer(collection)?;
     match wanted.mode {
         "global" | "text" => mapped::ask(collection, answerer, wanted, scope),

@@ -4,7 +4,8 @@ use std::time::Instant;
 
 use serde_json::{Value, json};
 
-use super::source::{Origin, Source, citations, documents};
+use super::mapped::numbered;
+use super::source::{Origin, Source, check, documents};
 use super::{Answered, Wanted, answered, prompts};
 use crate::collection::Collection;
 use crate::error::{Error, Result};
@@ -36,16 +37,20 @@ pub fn ask(collection: &Collection, answerer: &Model, wanted: &Wanted, scope: &S
     if passages.is_empty() {
         tell_if_unembedded(collection)?;
     } else {
-        let texts: Vec<&str> = passages.iter().map(|passage| passage.text.as_str()).collect();
+        let tags: Vec<String> = (1..=passages.len()).map(|n| n.to_string()).collect();
+        wanted.tell_sources(&passages, &tags);
+        let all: Vec<usize> = (0..passages.len()).collect();
+        let texts = numbered(&all, &passages);
         let request = prompts::answer(answerer, &collection.options, question, &texts);
         answer = Some(one(&mut ledger, answerer, request, &passages)?);
     }
-    let citations = citations(answer.as_deref().unwrap_or_default(), &passages);
+    let checked = check(answer.as_deref().unwrap_or_default(), &passages);
     passages.append(&mut rest);
     let shown = json!({
-        "answer": answer,
-        "grounded": !citations.is_empty(),
-        "citations": citations,
+        "answer": answer.map(|_| checked.answer),
+        "grounded": checked.grounded,
+        "citations": checked.citations,
+        "unknown_citations": checked.unknown,
         "calls": ledger.calls,
         "timings_ms": {
             "retrieve": retrieved.as_millis() as u64,

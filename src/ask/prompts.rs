@@ -4,19 +4,24 @@ use serde_json::{Value, json};
 
 use crate::collection::Options;
 use crate::model::Model;
-use crate::model::prompts::{answerer, list, object, passages, prompt};
+use crate::model::prompts::{answerer, list, object, prompt};
 
-/// An answer to a question, from numbered passages.
-pub fn answer(model: &Model, options: &Options, question: &str, texts: &[&str]) -> Value {
-    let user = format!(
-        "{}<question>{question}</question>\n\nThe answer:",
-        passages(texts.iter().copied())
-    );
+/// An answer to a question, from texts with their tags.
+pub fn answer(model: &Model, options: &Options, question: &str, texts: &[(String, &str, &str)]) -> Value {
+    let user = format!("{}<question>{question}</question>\n\nThe answer:", numbered(texts));
     answerer(model, prompt(options, "answer_prompt", 0), user, None)
 }
 
+/// The questions that one is made of.
+pub fn plan(model: &Model, options: &Options, question: &str) -> Value {
+    let user = format!("<question>{question}</question>\n\nThe JSON object:");
+    let properties = object(json!({"questions": list(json!({"type": "string"}))}));
+    let schema = json!({"name": "plan", "strict": true, "schema": properties});
+    answerer(model, prompt(options, "plan_prompt", 0), user, Some(schema))
+}
+
 /// What texts, each with its number and what it is (`report` or `passage`), say that helps to answer a question.
-pub fn map(model: &Model, options: &Options, question: &str, texts: &[(usize, &str, &str)]) -> Value {
+pub fn map(model: &Model, options: &Options, question: &str, texts: &[(String, &str, &str)]) -> Value {
     let user = format!("{}<question>{question}</question>\n\nThe JSON object:", numbered(texts));
     let point = object(json!({"description": {"type": "string"}, "score": {"type": "number"}}));
     let schema = json!({"name": "points", "strict": true, "schema": object(json!({"points": list(point)}))});
@@ -47,7 +52,7 @@ pub fn explore(
     options: &Options,
     question: &str,
     part: Option<&str>,
-    texts: &[(usize, &str, &str)],
+    texts: &[(String, &str, &str)],
 ) -> Value {
     let part = part.map_or_else(String::new, |part| format!("<part>{part}</part>\n"));
     let user = format!(
@@ -83,7 +88,7 @@ pub fn judge(
 }
 
 /// What a corpus is about, and who would use it, from texts with their numbers.
-pub fn personas(model: &Model, options: &Options, count: usize, texts: &[(usize, &str, &str)]) -> Value {
+pub fn personas(model: &Model, options: &Options, count: usize, texts: &[(String, &str, &str)]) -> Value {
     let properties = json!({"description": {"type": "string"}, "personas": list(json!({"type": "string"}))});
     draft(model, options, "personas", count, numbered(texts), properties)
 }
@@ -108,7 +113,7 @@ fn draft(model: &Model, options: &Options, what: &str, count: usize, user: Strin
     answerer(model, system, user + "\nThe JSON object:", Some(schema))
 }
 
-fn numbered(texts: &[(usize, &str, &str)]) -> String {
+fn numbered(texts: &[(String, &str, &str)]) -> String {
     texts
         .iter()
         .map(|(number, kind, text)| format!("<{kind} n=\"{number}\">\n{text}\n</{kind}>\n"))

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use graphrag_text::answer::citations;
 use serde_json::{Value, json};
 
 use crate::collection::Collection;
@@ -25,6 +26,8 @@ pub enum Origin {
     Node(i64, Option<String>, Option<String>),
     /// A block, with title and key of its document.
     Block(i64, Option<String>, Option<String>),
+    /// A relation, with what its documents were when it was read.
+    Relation(i64, Vec<Vec<u8>>),
 }
 
 /// The report on a community.
@@ -43,6 +46,7 @@ impl Source {
     pub fn kind(&self) -> &'static str {
         match self.origin {
             Origin::Report(_) => "report",
+            Origin::Relation(..) => "relation",
             _ => "passage",
         }
     }
@@ -62,10 +66,13 @@ impl Source {
         }
     }
 
-    /// How it is cited by its number.
-    pub fn citation(&self, n: usize) -> Value {
+    /// How it is cited by its number or tag.
+    pub fn citation(&self, n: Value) -> Value {
         let passage = |key: &str, id: &i64, title: &Option<String>, source_key: &Option<String>| json!({"n": n, key: id, "title": title, "source_key": source_key});
         match &self.origin {
+            Origin::Relation(id, _) => {
+                json!({"n": n, "relation_id": id, "text": self.text, "document_ids": &self.documents[..self.documents.len().min(SHOWN)]})
+            }
             Origin::Node(id, title, source_key) => passage("node_id", id, title, source_key),
             Origin::Block(id, title, source_key) => passage("block_id", id, title, source_key),
             Origin::Report(report) => json!({
@@ -82,12 +89,43 @@ pub fn documents<'a>(sources: impl Iterator<Item = &'a Source>) -> Vec<i64> {
     all.into_iter().collect()
 }
 
-/// The sources that a text cites by their numbers in square brackets, in order of number.
-pub fn citations(text: &str, sources: &[Source]) -> Vec<Value> {
-    cited(text, sources.len())
-        .into_iter()
-        .map(|number| sources[number - 1].citation(number))
-        .collect()
+/// An answer whose citations were checked.
+pub struct Checked {
+    pub answer: String,
+    /// The sources that it cites, in their order.
+    pub citations: Vec<Value>,
+    /// What it cites and is not there.
+    pub unknown: Vec<String>,
+    /// Whether every sentence cites something.
+    pub grounded: bool,
+}
+
+/// Checks the citations of an answer, which are the numbers of sources.
+pub fn check(answer: &str, sources: &[Source]) -> Checked {
+    let number = |tag: &str| tag.parse().ok().filter(|n| (1..=sources.len()).contains(n));
+    checked(answer, sources, number, |n| json!(n))
+}
+
+/// The same with tags.
+pub fn check_tags(answer: &str, sources: &[Source], tags: &[String]) -> Checked {
+    let number = |tag: &str| tags.iter().position(|known| known == tag).map(|at| at + 1);
+    checked(answer, sources, number, |n| json!(tags[n - 1]))
+}
+
+fn checked(
+    answer: &str,
+    sources: &[Source],
+    number: impl Fn(&str) -> Option<usize>,
+    tag: impl Fn(usize) -> Value,
+) -> Checked {
+    let found = citations(answer, |tag| number(tag).is_some());
+    let cited: BTreeSet<usize> = found.tags.iter().filter_map(|tag| number(tag)).collect();
+    Checked {
+        answer: found.text,
+        citations: cited.into_iter().map(|n| sources[n - 1].citation(tag(n))).collect(),
+        unknown: found.unknown,
+        grounded: found.grounded,
+    }
 }
 
 /// The numbers from 1 to `last` that a text gives in square brackets, each once, ascending.
@@ -118,6 +156,10 @@ pub fn forget_what_changed(collection: &Collection, read: &[Source]) -> Result<(
         match &source.origin {
             Origin::Node(id, ..) => nodes.push(*id),
             Origin::Block(id, ..) => blocks.push(*id),
+            Origin::Relation(_, of_documents) => {
+                digested.extend_from_slice(&source.documents);
+                hashes.extend_from_slice(of_documents);
+            }
             Origin::Report(report) => match &report.body_hashes {
                 None => {
                     ids.push(report.id);

@@ -47,6 +47,8 @@ pub struct Options {
     pub summary_tokens: i64,
     /// Tokens of the statements that a report is written from.
     pub report_tokens: i64,
+    /// Tokens of the passages and relations that an answer is made from.
+    pub context_tokens: i64,
     /// Tokens of the descriptions of one entity or relation, above which they are summarised.
     pub description_tokens: i64,
     /// How often a model is asked what it has missed in a block.
@@ -65,7 +67,7 @@ pub struct Options {
 }
 
 /// Numeric options: key, default, least, greatest.
-const NUMBERS: [(&str, i64, i64, i64); 14] = [
+const NUMBERS: [(&str, i64, i64, i64); 15] = [
     ("block_tokens", 1000, 50, 100_000),
     ("leaf_tokens", 200, 8, 10_000),
     ("leaf_overlap", 40, 0, 5_000),
@@ -75,6 +77,7 @@ const NUMBERS: [(&str, i64, i64, i64); 14] = [
     ("cluster_tokens", 3500, 100, 1_000_000),
     ("summary_tokens", 200, 16, 10_000),
     ("report_tokens", 8000, 200, 1_000_000),
+    ("context_tokens", 4000, 100, 1_000_000),
     ("description_tokens", 500, 50, 100_000),
     ("gleanings", 0, 0, 10),
     ("max_attempts", 3, 1, 1_000),
@@ -169,6 +172,7 @@ impl Options {
             cluster_tokens: number("cluster_tokens")?,
             summary_tokens: number("summary_tokens")?,
             report_tokens: number("report_tokens")?,
+            context_tokens: number("context_tokens")?,
             description_tokens: number("description_tokens")?,
             gleanings: number("gleanings")?,
             reading: Reading::parse(map)?,

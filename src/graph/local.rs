@@ -130,7 +130,7 @@ type EdgeRow = (
 /// The edges at the entities `frontier` in either direction, heaviest first, without those of `seen`.
 ///
 /// With a filter only evidence of documents that pass is read: weight, names, description and quote come from it alone.
-fn step(
+pub fn step(
     collection: &Collection,
     frontier: &[i64],
     seen: &[i64],

@@ -53,6 +53,14 @@ pub fn read_text(role: Role, step: &str, reply: &str, cut: bool) -> std::result:
             let repairs = answer::relevance(reply).map_err(|error| error.to_string())?.repairs;
             (reply.to_owned(), repairs)
         }
+        // A question that is not divided has no parts.
+        Role::Answerer if step == "plan" => {
+            let repairs = match answer::json(reply) {
+                Ok((value, repairs)) if value.is_object() || value.is_array() => repairs,
+                _ => answer::draft(reply).map_err(|error| error.to_string())?.repairs,
+            };
+            (reply.to_owned(), repairs)
+        }
         Role::Answerer if step == "explore" => {
             let repairs = answer::primer(reply).map_err(|error| error.to_string())?.repairs;
             (reply.to_owned(), repairs)

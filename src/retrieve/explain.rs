@@ -6,7 +6,7 @@ use pgrx::prelude::*;
 
 use super::method::{METHODS, Question};
 use super::pack::Outcome;
-use super::{Asked, find};
+use super::{Asked, ranked};
 use crate::collection::Collection;
 use crate::error::{Result, required, sql};
 use crate::pg::json::Json;
@@ -74,8 +74,8 @@ fn rag_explain(
 }
 
 fn explain(collection: &Collection, query: &str, asked: &Asked, scope: Scope) -> Result<Vec<Row>> {
-    let found = find(collection, &mut Question::new(collection, query, scope), asked)?;
-    if found.fused.is_empty() && asked.k > 0 && asked.methods.iter().any(|(method, _)| method.is_by_vector()) {
+    let found = ranked(collection, &mut Question::new(collection, query, scope), asked)?;
+    if found.fused.is_empty() && found.methods.iter().any(|(method, _)| method.is_by_vector()) {
         tell_if_unembedded(collection)?;
     }
     let scores: Vec<HashMap<i64, f64>> = found.rankings.iter().map(|of| of.iter().copied().collect()).collect();
@@ -95,7 +95,7 @@ fn explain(collection: &Collection, query: &str, asked: &Asked, scope: Scope) ->
         .into_iter()
         .filter_map(|(node, fused)| {
             let [dense, lexical, tree, graph] = METHODS.map(|(_, method)| {
-                let at = asked.methods.iter().position(|asked| asked.0 == method);
+                let at = found.methods.iter().position(|asked| asked.0 == method);
                 let rank = at.and_then(|at| fused.ranks[at]).map(|rank| rank as i32);
                 (rank, at.and_then(|at| scores[at].get(&node).copied()))
             });

@@ -51,6 +51,19 @@ impl Method {
         Ok(methods)
     }
 
+    /// What measures best on questions of public sets: the walk over the graph, which starts from what is near, alone. Without a graph
+    /// vectors, with words beside them where these know none.
+    pub fn best(collection: &Collection) -> Result<Vec<Method>> {
+        let sql = "SELECT EXISTS (SELECT FROM {s}.mention)";
+        if collection.query_one(sql, &[], |row| row.need(1))? {
+            return Ok(vec![Method::Graph]);
+        }
+        Ok(match collection.options.embedder.lsa() {
+            Some(_) => vec![Method::Dense],
+            None => vec![Method::Dense, Method::Lexical],
+        })
+    }
+
     pub fn is_by_vector(self) -> bool {
         self != Method::Lexical
     }

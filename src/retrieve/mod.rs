@@ -1,5 +1,6 @@
 //! rag_search: several rankings of the same nodes, fused.
 
+pub mod context;
 mod evaluate;
 mod explain;
 mod method;
@@ -83,14 +84,15 @@ fn rag_search(
     let query = required(query, "query")?;
     let asked = Asked::new(k, methods, expand, weights, fusion, max_tokens, candidates)?;
     let scope = Scope::new(filter, documents)?;
-    Ok(TableIterator::new(search(collection, query, &asked, scope)?))
+    let collection = Collection::read(collection)?;
+    Ok(TableIterator::new(rows(search(&collection, query, &asked, scope)?)))
 }
 
 /// The arguments of a search but for what is searched.
-struct Asked {
+pub struct Asked {
     k: i64,
-    /// With their weights.
-    methods: Vec<(Method, f64)>,
+    /// With their weights; nothing for what measures best.
+    methods: Option<Vec<(Method, f64)>>,
     show: Show,
     fusion: Fusion,
     budget: Option<i64>,
@@ -99,7 +101,19 @@ struct Asked {
 }
 
 impl Asked {
-    fn new(
+    /// A hundred rows of what measures best.
+    pub fn best() -> Asked {
+        Asked {
+            k: CANDIDATES,
+            methods: None,
+            show: Show::Leaf,
+            fusion: Fusion::Ranks,
+            budget: None,
+            candidates: None,
+        }
+    }
+
+    pub fn new(
         k: Option<i32>,
         methods: Option<Vec<Option<String>>>,
         expand: Option<&str>,
@@ -113,11 +127,18 @@ impl Asked {
                 .map(|n| in_range(Some(n), name, 1..=i32::MAX).map(i64::from))
                 .transpose()
         };
-        let methods = Method::list(required(methods, "methods")?)?;
-        let weights = weights_of(weights, methods.len())?;
+        let methods = methods.map(Method::list).transpose()?;
+        let weights = match &methods {
+            Some(methods) => weights_of(weights, methods.len())?,
+            None if weights.is_some() => {
+                return Err(Error::invalid("weights without methods")
+                    .hint("For example methods => '{dense,lexical}', weights => '{1,0.5}'."));
+            }
+            None => Vec::new(),
+        };
         Ok(Asked {
             k: in_range(k, "k", 0..=i32::MAX)?.into(),
-            methods: methods.into_iter().zip(weights).collect(),
+            methods: methods.map(|methods| methods.into_iter().zip(weights).collect()),
             show: match required(expand, "expand")? {
                 "leaf" => Show::Leaf,
                 "block" => Show::Block,
@@ -161,9 +182,26 @@ fn weights_of(weights: Option<Vec<Option<f64>>>, methods: usize) -> Result<Vec<f
     Ok(checked)
 }
 
-fn search(name: Option<&str>, query: &str, asked: &Asked, scope: Scope) -> Result<Vec<Row>> {
-    let collection = Collection::read(name)?;
-    let found = find(&collection, &mut Question::new(&collection, query, scope), asked)?;
+/// A passage that was found, before it is shown.
+pub type Found = Hit;
+
+impl Found {
+    /// The document of a leaf.
+    pub fn document(&self) -> Option<i64> {
+        match self.level {
+            0 => self.document_ids.first().copied(),
+            _ => None,
+        }
+    }
+}
+
+/// What rag_search finds, without the ranks of its methods.
+pub fn find(collection: &Collection, query: &str, asked: &Asked, scope: Scope) -> Result<Vec<Found>> {
+    Ok(search(collection, query, asked, scope)?.hits)
+}
+
+fn search(collection: &Collection, query: &str, asked: &Asked, scope: Scope) -> Result<Ranked> {
+    let found = ranked(collection, &mut Question::new(collection, query, scope), asked)?;
     if let Some(depth) = found.cut {
         notice(
             format!(
@@ -173,18 +211,19 @@ fn search(name: Option<&str>, query: &str, asked: &Asked, scope: Scope) -> Resul
             "A greater candidates looks further; documents and filter narrow what is searched.",
         );
     }
-    if found.hits.is_empty() && asked.k > 0 && asked.methods.iter().any(|(method, _)| method.is_by_vector()) {
-        tell_if_unembedded(&collection)?;
+    if found.hits.is_empty() && found.methods.iter().any(|(method, _)| method.is_by_vector()) {
+        tell_if_unembedded(collection)?;
     }
-    Ok(rows(found.hits, found.fused, asked))
+    Ok(found)
 }
 
 /// What a search has found, and how it came to that.
 #[derive(Default)]
-struct Found {
+struct Ranked {
     hits: Vec<Hit>,
     /// The nodes of all rankings, best first.
     fused: Vec<(i64, Fused)>,
+    methods: Vec<(Method, f64)>,
     /// The ranking of each method: node and score, best first.
     rankings: Vec<Vec<(i64, f64)>>,
     /// What became of the first of `fused`, as far as it took to fill the result.
@@ -195,11 +234,18 @@ struct Found {
     cut: Option<i64>,
 }
 
-fn find(collection: &Collection, question: &mut Question, asked: &Asked) -> Result<Found> {
+fn ranked(collection: &Collection, question: &mut Question, asked: &Asked) -> Result<Ranked> {
     if asked.k == 0 {
-        return Ok(Found::default());
+        return Ok(Ranked::default());
     }
-    let with_tree = asked.methods.iter().any(|(method, _)| *method == Method::Tree);
+    let methods = match &asked.methods {
+        Some(methods) => methods.clone(),
+        None => Method::best(collection)?
+            .into_iter()
+            .map(|method| (method, 1.0))
+            .collect(),
+    };
+    let with_tree = methods.iter().any(|(method, _)| *method == Method::Tree);
     let limits = Limits {
         k: asked.k,
         budget: asked.budget,
@@ -209,12 +255,11 @@ fn find(collection: &Collection, question: &mut Question, asked: &Asked) -> Resu
     };
     let mut depth = asked.candidates.unwrap_or(CANDIDATES.max(2 * asked.k));
     for round in 1.. {
-        let rankings: Vec<Vec<(i64, f64)>> = asked
-            .methods
+        let rankings: Vec<Vec<(i64, f64)>> = methods
             .iter()
             .map(|(method, _)| question.rank(*method, depth))
             .collect::<Result<_>>()?;
-        let fused = fused(collection, &rankings, asked)?;
+        let fused = fused(collection, &rankings, &methods, asked.fusion)?;
         let ranking: Vec<(i64, f64)> = fused.iter().map(|(id, row)| (*id, row.score)).collect();
         let mut packer = Packer::new(collection, limits);
         packer.pack(&ranking)?;
@@ -224,9 +269,10 @@ fn find(collection: &Collection, question: &mut Question, asked: &Asked) -> Resu
             depth *= 4;
             continue;
         }
-        return Ok(Found {
+        return Ok(Ranked {
             hits: packer.hits,
             fused,
+            methods,
             rankings,
             outcomes: packer.outcomes,
             ranked: packer.ranked,
@@ -237,7 +283,12 @@ fn find(collection: &Collection, question: &mut Question, asked: &Asked) -> Resu
 }
 
 /// The nodes of all rankings, best first, ties in canonical order.
-fn fused(collection: &Collection, rankings: &[Vec<(i64, f64)>], asked: &Asked) -> Result<Vec<(i64, Fused)>> {
+fn fused(
+    collection: &Collection,
+    rankings: &[Vec<(i64, f64)>],
+    methods: &[(Method, f64)],
+    fusion: Fusion,
+) -> Result<Vec<(i64, Fused)>> {
     let mut ids: Vec<i64> = rankings.iter().flatten().map(|node| node.0).collect();
     ids.sort_unstable();
     ids.dedup();
@@ -251,7 +302,7 @@ fn fused(collection: &Collection, rankings: &[Vec<(i64, f64)>], asked: &Asked) -
     let place: HashMap<i64, usize> = order.iter().enumerate().map(|(place, id)| (*id, place)).collect();
     let rankings: Vec<Ranking> = rankings
         .iter()
-        .zip(&asked.methods)
+        .zip(methods)
         .map(|(nodes, (_, weight))| Ranking {
             items: nodes
                 .iter()
@@ -260,7 +311,7 @@ fn fused(collection: &Collection, rankings: &[Vec<(i64, f64)>], asked: &Asked) -
             weight: *weight,
         })
         .collect();
-    let mut fused = fuse(&rankings, asked.fusion);
+    let mut fused = fuse(&rankings, fusion);
     // Alone, a method is not fused, and its own scores say more.
     if let [alone] = &rankings[..] {
         let scores: HashMap<usize, f64> = alone.items.iter().copied().collect();
@@ -269,13 +320,15 @@ fn fused(collection: &Collection, rankings: &[Vec<(i64, f64)>], asked: &Asked) -
     Ok(fused.into_iter().map(|row| (order[row.item], row)).collect())
 }
 
-fn rows(hits: Vec<Hit>, fused: Vec<(i64, Fused)>, asked: &Asked) -> Vec<Row> {
-    let fused: HashMap<i64, Fused> = fused.into_iter().collect();
+fn rows(found: Ranked) -> Vec<Row> {
+    let fused: HashMap<i64, Fused> = found.fused.into_iter().collect();
     let of = |hit: &Hit, method: Method| {
-        let at = asked.methods.iter().position(|asked| asked.0 == method)?;
+        let at = found.methods.iter().position(|asked| asked.0 == method)?;
         fused[&hit.node].ranks[at].map(|rank| rank as i32)
     };
-    hits.into_iter()
+    found
+        .hits
+        .into_iter()
         .map(|hit| {
             let ranks = METHODS.map(|(_, method)| of(&hit, method));
             let [dense, lexical, tree, graph] = ranks;

@@ -1,5 +1,6 @@
 //! Answers of a model: what it meant, out of what it wrote around it and what it broke.
 
+mod citations;
 mod clean;
 mod evaluation;
 mod extraction;
@@ -12,6 +13,7 @@ mod report;
 mod tags;
 mod tuple;
 
+pub use citations::{Cited, citations};
 pub use clean::clean;
 pub use evaluation::{Draft, Verdict, Winner, draft, verdict};
 pub use extraction::{

@@ -198,12 +198,16 @@ fn arguments_are_checked() {
          SELECT rag_create('kb', answerer => 'function:public.says')",
     );
     for (arguments, code, message) in [
-        ("'local'", "22023", "unknown mode \"local\""),
+        ("'naive'", "22023", "unknown mode \"naive\""),
         ("NULL", "22004", "mode must not be null"),
         ("level => 0", "22023", "level is for the mode 'global' or 'drift' alone"),
         ("k => 3", "22023", "k is for the mode 'global' or 'drift' alone"),
         ("dynamic => true", "22023", "dynamic is for the mode 'global' alone"),
-        ("max_hops => 1", "22023", "max_hops is for the mode 'drift' alone"),
+        (
+            "'plain', max_hops => 1",
+            "22023",
+            "max_hops is for the mode 'drift' or 'local' or 'auto' alone",
+        ),
         ("'global', dynamic => NULL", "22004", "dynamic must not be null"),
         (
             "'global', dynamic => true, k => 1",

@@ -8,9 +8,10 @@ use postgres::Client;
 use crate::raptor_search::{QUERY, corpus};
 use crate::support::{list, one, run};
 
-/// Arguments behind the query, and whether they are of searches with a graph.
-const ARGUMENTS: [&str; 10] = [
+/// Arguments behind the query.
+const ARGUMENTS: [&str; 11] = [
     "3",
+    "3, methods => '{dense,lexical}'",
     "10",
     "10000",
     "0",

@@ -51,12 +51,13 @@ fn right(function: &str, argument: &str, kind: &str) -> &'static str {
         (_, "aliases", _) => "'{Anna Ahl}'::text[]",
         (_, "threshold", _) => "0.9",
         (_, "max_size", _) => "10",
-        (_, "again" | "ask" | "dynamic", _) => "false",
+        (_, "again" | "ask" | "dynamic" | "events", _) => "false",
         (_, "max_hops", _) => "1",
         (_, "format", _) => "'markdown'",
         (_, "block_tokens" | "leaf_tokens", _) => "100",
         ("rag_chunk", "overlap", _) | (_, "level", _) => "0",
         ("rag_ask", "mode", _) => "'drift'",
+        ("graph_search", "mode", _) => "'mix'",
         ("rag_judge", "first", _) => "'{\"mode\": \"global\"}'",
         ("rag_judge", "second", _) => "'{}'",
         ("rag_judge", "questions", _) => "'{word}'",
@@ -70,6 +71,7 @@ fn right(function: &str, argument: &str, kind: &str) -> &'static str {
         (_, "weights", _) => "'{1,1,0.5}'",
         (_, "fusion", _) => "'rrf'",
         (_, "expand", _) => "'leaf'",
+        (_, "graph_share", _) => "0.2",
         (_, "candidates", _) => "8",
         (_, "method", _) => "'greedy'",
         (_, "algorithm", _) => "'components'",
@@ -102,7 +104,7 @@ fn may_be_null(function: &str, argument: &str) -> bool {
             )
             | (
                 "rag_search" | "rag_explain",
-                "documents" | "weights" | "max_tokens" | "candidates"
+                "methods" | "documents" | "weights" | "max_tokens" | "candidates"
             )
             | ("rag_evaluate" | "rag_evaluate_detail", "documents")
             | ("raptor_tree", "node_id" | "depth")
@@ -112,6 +114,8 @@ fn may_be_null(function: &str, argument: &str) -> bool {
             | ("graph_summarize", "level")
             | ("graph_global", "k" | "level" | "documents")
             | ("graph_local", "documents")
+            | ("rag_context", "methods" | "documents")
+            | ("graph_search", "documents")
             | ("rag_ask", "documents" | "level" | "k" | "max_hops")
             | ("rag_judge" | "rag_questions", "documents")
             | ("rag_refresh", "max_calls" | "steps")

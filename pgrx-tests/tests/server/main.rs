@@ -3,6 +3,7 @@
 mod ask_global;
 mod ask_judge;
 mod ask_lazy;
+mod ask_local;
 mod ask_modes;
 mod choices;
 mod collections;
@@ -58,6 +59,7 @@ mod models_tampered;
 mod models_told;
 mod operations;
 mod partitions;
+mod rag_context;
 mod rag_search;
 mod raptor;
 mod raptor_index;

@@ -44,7 +44,7 @@ fn models_forget_what_they_read_in_documents_that_go() {
         run(&mut client, ALL);
         run(
             &mut client,
-            "SELECT rag_ask('kb', 'Whom did Anna3 meet at the Zyxwvut?')",
+            "SELECT rag_ask('kb', 'Whom did Anna3 meet at the Zyxwvut?', 'plain')",
         );
         // One more that is asked and not answered, and one that has failed.
         add(&mut client, "kb", "Emil met Frida.");

@@ -21,7 +21,7 @@ fn until_it_waits(watcher: &mut Client, running: &Running) {
     assert!(!running.is_finished(), "it does not wait");
 }
 
-const QUESTION: &str = "SELECT rag_ask('kb', 'Where does Zsecretword live?')";
+const QUESTION: &str = "SELECT rag_ask('kb', 'Where does Zsecretword live?', 'plain')";
 
 #[test]
 fn models_forget_an_answer_whose_document_went_while_it_was_in_the_air() {

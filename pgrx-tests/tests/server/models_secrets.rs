@@ -45,7 +45,7 @@ fn models_keys_prompts_and_replies_show_nowhere() {
         "SELECT graph_communities('kb'); SELECT graph_summarize('kb')",
         "SELECT * FROM raptor_search('kb', $$Quitte66$$)",
         "SELECT rag_embed('kb', $$Quitte66$$)",
-        "SELECT rag_ask('kb', $$Quitte66$$)",
+        "SELECT rag_ask('kb', $$Quitte66$$, 'plain')",
         "SELECT * FROM rag_health('kb')",
         "SELECT * FROM rag_estimate('kb')",
         "EXPLAIN (ANALYZE, VERBOSE) SELECT graph_extract('kb')",

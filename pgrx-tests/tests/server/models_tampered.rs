@@ -52,7 +52,7 @@ fn models_named_by_a_row_of_the_ledger_are_never_called() {
         "SELECT graph_communities('kb'); SELECT graph_summarize('kb')",
         "SELECT * FROM rag_status('kb'), rag_usage('kb'), rag_estimate('kb')",
         "SELECT * FROM rag_health('kb')",
-        "SELECT rag_ask('kb', 'Who?')",
+        "SELECT rag_ask('kb', 'Who?', 'plain')",
         "INSERT INTO kb.document (body) VALUES ('Carl met Dora.'); DELETE FROM kb.document WHERE body = 'Carl met Dora.'",
         ALL,
     ];

@@ -32,7 +32,7 @@ fn ranks_are_fused_as_the_formula_says() {
         (", weights => '{0, 1}'", [0.0, 1.0]),
     ] {
         let sql = format!(
-            "SELECT node_id, score, dense_rank, lexical_rank, tree_rank, graph_rank FROM rag_search('kb', '{QUERY}', 100000{arguments})"
+            "SELECT node_id, score, dense_rank, lexical_rank, tree_rank, graph_rank FROM rag_search('kb', '{QUERY}', 100000, methods => '{{dense,lexical}}'{arguments})"
         );
         let rows = client.query(&sql, &[]).unwrap();
         assert!(rows.len() > 50 && rows.len() >= dense.len());
@@ -68,7 +68,10 @@ fn scores_are_fused_as_the_formula_says() {
             .collect()
     };
     let (dense, lexical) = (stretched(&mut client, "dense"), stretched(&mut client, "lexical"));
-    for (node, score) in found(&mut client, "k => 100000, fusion => 'scores', weights => '{1, 0.5}'") {
+    for (node, score) in found(
+        &mut client,
+        "k => 100000, methods => '{dense,lexical}', fusion => 'scores', weights => '{1, 0.5}'",
+    ) {
         let expected = dense.get(&node).unwrap_or(&0.0) + 0.5 * lexical.get(&node).unwrap_or(&0.0);
         assert!((score - expected).abs() < 1e-9, "{node}: {score} for {expected}");
     }
@@ -248,16 +251,16 @@ fn arguments_are_checked() {
         r#"
         SELECT rag_search('kb', 'x', methods => '{}') --> 22023 methods must not be empty
         SELECT rag_search('kb', 'x', methods => '{dense,bm25}') --> 22023 unknown method "bm25"
-        SELECT rag_search('kb', 'x', methods => '{graph}') --> 22023 unknown method "graph"
         SELECT rag_search('kb', 'x', methods => '{Dense}') --> 22023 unknown method "Dense"
         SELECT rag_search('kb', 'x', methods => '{dense,NULL}') --> 22004 a method must not be null
         SELECT rag_search('kb', 'x', methods => '{dense,dense}') --> 22023 method "dense" is given twice
-        SELECT rag_search('kb', 'x', weights => '{1}') --> 22023 weights and methods must be equally many
-        SELECT rag_search('kb', 'x', weights => '{}') --> 22023 weights and methods must be equally many
-        SELECT rag_search('kb', 'x', weights => '{1,NULL}') --> 22004 a weight must not be null
-        SELECT rag_search('kb', 'x', weights => '{1,-0.5}') --> 22023 a weight must be between 0 and 1000000
-        SELECT rag_search('kb', 'x', weights => '{1,NaN}') --> 22023 a weight must be between 0 and 1000000
-        SELECT rag_search('kb', 'x', weights => '{0,0}') --> 22023 one weight must be above 0
+        SELECT rag_search('kb', 'x', weights => '{1}') --> 22023 weights without methods
+        SELECT rag_search('kb', 'x', methods => '{dense,lexical}', weights => '{1}') --> 22023 weights and methods must be equally many
+        SELECT rag_search('kb', 'x', methods => '{dense,lexical}', weights => '{}') --> 22023 weights and methods must be equally many
+        SELECT rag_search('kb', 'x', methods => '{dense,lexical}', weights => '{1,NULL}') --> 22004 a weight must not be null
+        SELECT rag_search('kb', 'x', methods => '{dense,lexical}', weights => '{1,-0.5}') --> 22023 a weight must be between 0 and 1000000
+        SELECT rag_search('kb', 'x', methods => '{dense,lexical}', weights => '{1,NaN}') --> 22023 a weight must be between 0 and 1000000
+        SELECT rag_search('kb', 'x', methods => '{dense,lexical}', weights => '{0,0}') --> 22023 one weight must be above 0
         SELECT rag_search('kb', 'x', expand => 'parent') --> 22023 unknown expand "parent"
         SELECT rag_search('kb', 'x', fusion => '') --> 22023 unknown fusion ""
         SELECT rag_search('kb', 'x', k => -1) --> 22023 k must be between 0 and 2147483647
@@ -318,4 +321,41 @@ fn without_a_model_words_are_still_found() {
     );
     let sql = "SELECT text FROM rag_search('kb', 'owls', methods => '{lexical}')";
     assert_eq!(list::<String>(&mut client, sql), ["An owl sings."]);
+}
+
+#[test]
+fn without_methods_it_is_what_measures_best() {
+    let database = Database::new();
+    let mut client = database.client();
+    let ranked = |client: &mut Client, arguments: &str| -> Vec<String> {
+        list(
+            client,
+            &format!(
+                "SELECT node_id || ' ' || score || concat(' d', dense_rank, ' l', lexical_rank, ' g', graph_rank) FROM rag_search('kb', 'ferry of Isla Brodie', 5{arguments})"
+            ),
+        )
+    };
+    let documents = "INSERT INTO kb.document (body) SELECT 'Isla Brodie commands ferry ' || i || ' of Port Ellen.' FROM generate_series(1, 30) i";
+    for (embedder, methods) in [("builtin:lsa", "dense"), ("builtin:hash", "dense,lexical")] {
+        run(
+            &mut client,
+            &format!("SELECT rag_create('kb', embedder => '{embedder}'); {documents}"),
+        );
+        let chosen = ranked(&mut client, "");
+        assert_eq!(
+            chosen,
+            ranked(&mut client, &format!(", methods => '{{{methods}}}'")),
+            "{embedder}"
+        );
+        run(&mut client, "SELECT graph_extract('kb')");
+        let chosen = ranked(&mut client, "");
+        assert_eq!(chosen, ranked(&mut client, ", methods => '{graph}'"), "{embedder}");
+        // The walk comes by a part; the others follow as they are near.
+        let all: i64 = one(
+            &mut client,
+            "SELECT count(*) FROM rag_search('kb', 'ferry of Isla Brodie', 30)",
+        );
+        assert_eq!(all, 30);
+        run(&mut client, "SELECT rag_drop('kb')");
+    }
 }

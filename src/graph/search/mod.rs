@@ -1,9 +1,12 @@
 //! graph_search: passages by a walk over the graph, from what a question names and from what is near to it.
 
 mod around;
+mod facts;
 mod seeds;
 
-use std::collections::HashMap;
+pub use facts::{facts, named};
+
+use std::collections::{HashMap, HashSet};
 
 use graphrag_network::{Limits, Walked, walk};
 use pgrx::prelude::*;
@@ -128,7 +131,8 @@ pub struct Passage {
     pub via: Option<String>,
 }
 
-/// The leaves of the `k` blocks that most of the walk comes by, one of each: the one nearest to the query.
+/// The leaves of the `k` blocks that most of the walk comes by, one of each: the one nearest to the query. Where it started from what is
+/// near and comes by fewer, the next nearest follow, which it has not come by.
 fn ranked(
     collection: &Collection,
     query: &str,
@@ -139,12 +143,8 @@ fn ranked(
 ) -> Result<Vec<Passage>> {
     let mut around = Around::new(collection, scope)?;
     let seeds = Seeds::find(collection, &mut around, query, vector, scope)?;
-    let walked = walk(
-        &seeds.weighted(shares),
-        LIMITS,
-        |vertices| around.edges(vertices),
-        &mut tick,
-    )?;
+    let (start, starts_near) = seeds.weighted(shares);
+    let walked = walk(&start, LIMITS, |vertices| around.edges(vertices), &mut tick)?;
     let mut blocks: Vec<(i64, f64)> = walked
         .rank
         .iter()
@@ -159,8 +159,14 @@ fn ranked(
     // Those that are as good as the last one are all looked at.
     let worst = blocks.get(k.saturating_sub(1)).map_or(0.0, |block| block.1);
     blocks.retain(|block| block.1 >= worst);
-    let leaves = leaves(collection, &blocks, vector, scope)?;
+    let mut leaves = leaves(collection, &blocks, vector, scope)?;
     let ids: Vec<i64> = leaves.iter().map(|leaf| leaf.1).collect();
+    if let Some(vector) = vector.filter(|_| starts_near && leaves.len() < k) {
+        let mut taken: HashSet<i64> = ids.iter().copied().collect();
+        let next = seeds::nearest(collection, vector, k as i64, scope)?;
+        let next = next.into_iter().filter(|(_, block, _)| taken.insert(*block));
+        leaves.extend(next.map(|(node, block, _)| (node, block, 0.0)).take(k - ids.len()));
+    }
     let mut via = via(&around, &walked, &ids)?;
     Ok(leaves
         .into_iter()

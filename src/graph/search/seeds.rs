@@ -40,8 +40,8 @@ impl Seeds {
     }
 
     /// All of them, each kind with its share. The share of a kind without seeds goes to the others; without any that are wanted, the
-    /// nearest passages are.
-    pub fn weighted(&self, shares: [f64; 3]) -> Vec<(u64, f64)> {
+    /// nearest passages are. Answers also whether these are among them.
+    pub fn weighted(&self, shares: [f64; 3]) -> (Vec<(u64, f64)>, bool) {
         let is_empty = |shares: &[f64; 3]| {
             self.0
                 .iter()
@@ -57,12 +57,12 @@ impl Seeds {
             let sum: f64 = seeds.iter().map(|seed| seed.1).sum();
             all.extend(seeds.iter().map(|(vertex, weight)| (*vertex, share * weight / sum)));
         }
-        all
+        (all, shares[1] > 0.0)
     }
 }
 
 /// The entities that a question names, the rarest most. A name inside of a longer one is none.
-fn named(collection: &Collection, around: &mut Around, query: &str) -> Result<Vec<(u64, f64)>> {
+pub fn named(collection: &Collection, around: &mut Around, query: &str) -> Result<Vec<(u64, f64)>> {
     let grams = grams(query, WORDS);
     let keys: BTreeSet<String> = grams.iter().map(|(_, text)| fold::name(text)).collect();
     let keys: Vec<String> = keys.into_iter().filter(|key| !key.is_empty()).collect();
@@ -96,15 +96,22 @@ fn named(collection: &Collection, around: &mut Around, query: &str) -> Result<Ve
 
 /// The blocks of the leaves nearest to a question.
 fn passages(collection: &Collection, vector: &Vector, scope: &Scope) -> Result<Vec<(u64, f64)>> {
-    let (nodes, scores): (Vec<i64>, Vec<f64>) = rank(collection, "node", vector, PASSAGES, scope, "n.level = 0")?
+    let near = nearest(collection, vector, PASSAGES, scope)?;
+    let weighted = near
+        .into_iter()
+        .map(|(_, block, score)| (Vertex::Block(block).number(), score.max(0.0).powi(POWER)));
+    Ok(weighted.collect())
+}
+
+/// The `k` leaves nearest to a question: leaf, block and cosine, best first.
+pub fn nearest(collection: &Collection, vector: &Vector, k: i64, scope: &Scope) -> Result<Vec<(i64, i64, f64)>> {
+    let (nodes, scores): (Vec<i64>, Vec<f64>) = rank(collection, "node", vector, k, scope, "n.level = 0")?
         .into_iter()
         .unzip();
-    let sql = "SELECT n.block_id, u.score FROM unnest($1::bigint[], $2::float8[]) AS u (id, score) JOIN {s}.node n ON n.id = u.id";
+    let sql = "SELECT n.id, n.block_id, u.score FROM unnest($1::bigint[], $2::float8[]) WITH ORDINALITY AS u (id, score, n) \
+               JOIN {s}.node n ON n.id = u.id ORDER BY u.n";
     collection.query(sql, &[nodes.into(), scores.into()], |row| {
-        Ok((
-            Vertex::Block(row.need(1)?).number(),
-            row.need::<f64>(2)?.max(0.0).powi(POWER),
-        ))
+        Ok((row.need(1)?, row.need(2)?, row.need(3)?))
     })
 }
 

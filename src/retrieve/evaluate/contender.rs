@@ -9,7 +9,7 @@ use crate::error::{Error, Result, required};
 use crate::graph;
 use crate::retrieve::method::{METHODS, Method, Question};
 use crate::retrieve::pack::Show;
-use crate::retrieve::{Asked, find, weights_of};
+use crate::retrieve::{Asked, ranked, weights_of};
 use crate::search::Scope;
 
 /// The name of dense and lexical together.
@@ -106,13 +106,13 @@ impl Contender {
             Way::Search(methods, fusion) => {
                 let asked = Asked {
                     k: k as i64,
-                    methods: methods.clone(),
+                    methods: Some(methods.clone()),
                     show: Show::Leaf,
                     fusion: *fusion,
                     budget: None,
                     candidates: None,
                 };
-                let hits = find(collection, question, &asked)?.hits;
+                let hits = ranked(collection, question, &asked)?.hits;
                 Ok(hits
                     .iter()
                     .map(|hit| hit.document_ids.first().copied().filter(|_| hit.documents == 1))

@@ -1,0 +1,177 @@
+//! rag_context: what a model should read for a question, packed into a budget of tokens.
+
+use graphrag_rank::budget::Budget;
+use graphrag_text::tokens;
+use pgrx::prelude::*;
+
+use super::{Asked, Found, find};
+use crate::collection::Collection;
+use crate::error::{Result, in_range, required, sql};
+use crate::graph;
+use crate::pg::json::Json;
+use crate::pg::tick;
+use crate::search::Scope;
+
+/// Passages that are looked at.
+const PASSAGES: i32 = 100;
+/// Relations that are looked at.
+const FACTS: i64 = 50;
+
+/// A text with the tag by which an answer cites it.
+pub struct Cited {
+    /// `P1` for a passage or a summary, `G1` for a relation.
+    pub citation: String,
+    pub kind: &'static str,
+    /// Of `node` or of `relation`.
+    pub id: i64,
+    pub text: String,
+    /// Of the text behind its tag.
+    pub tokens: i32,
+    pub title: Option<String>,
+    pub source_key: Option<String>,
+    pub section: Option<Vec<String>>,
+    pub start: Option<i32>,
+    pub end: Option<i32>,
+    pub documents: Vec<i64>,
+}
+
+/// SQL: `rag_context(collection, query, max_tokens, filter, methods, expand, graph_share, documents)`.
+#[pg_extern(sql = false)]
+#[allow(clippy::too_many_arguments, reason = "the arguments of the SQL function")]
+fn rag_context(
+    collection: Option<&str>,
+    query: Option<&str>,
+    max_tokens: Option<i32>,
+    filter: Option<Json>,
+    methods: Option<Vec<Option<String>>>,
+    expand: Option<&str>,
+    graph_share: Option<f64>,
+    documents: Option<Vec<Option<i64>>>,
+) -> sql::Result<
+    TableIterator<
+        'static,
+        (
+            name!(citation, String),
+            name!(kind, String),
+            name!(id, i64),
+            name!(text, String),
+            name!(token_count, i32),
+            name!(title, Option<String>),
+            name!(source_key, Option<String>),
+            name!(section_path, Option<Vec<String>>),
+            name!(start_char, Option<i32>),
+            name!(end_char, Option<i32>),
+            name!(document_ids, Vec<i64>),
+        ),
+    >,
+> {
+    let query = required(query, "query")?;
+    let budget = in_range(max_tokens, "max_tokens", 1..=i32::MAX)?;
+    let share = in_range(graph_share, "graph_share", 0.0..=1.0)?;
+    let asked = Asked::new(Some(PASSAGES), methods, expand, None, Some("rrf"), None, None)?;
+    let scope = Scope::new(filter, documents)?;
+    let collection = Collection::read(collection)?;
+    let rows = context(&collection, query, &asked, budget as u64, share, &scope)?;
+    Ok(TableIterator::new(rows.into_iter().map(|row| {
+        (
+            row.citation,
+            row.kind.to_owned(),
+            row.id,
+            row.text,
+            row.tokens,
+            row.title,
+            row.source_key,
+            row.section,
+            row.start,
+            row.end,
+            row.documents,
+        )
+    })))
+}
+
+/// The passages that are found best, and what the graph says of the entities that the question names, of at most `budget` tokens with
+/// their tags. The graph gets up to `share` of it, and what passages leave; these get what the graph leaves.
+pub fn context(
+    collection: &Collection,
+    query: &str,
+    asked: &Asked,
+    budget: u64,
+    share: f64,
+    scope: &Scope,
+) -> Result<Vec<Cited>> {
+    let found = find(collection, query, asked, scope.clone())?;
+    let mut all = Budget::new(Some(budget));
+    let mut of_passages = Budget::new(Some((budget as f64 * (1.0 - share)).round() as u64));
+    let (mut passages, mut rest) = (Vec::new(), Vec::new());
+    for passage in found {
+        let cited = cited_as("P", passages.len(), &passage.text);
+        match of_passages.take(cited) && all.take(cited) {
+            true => passages.push(passage),
+            false => rest.push(passage),
+        }
+        tick();
+    }
+    let mut facts = Vec::new();
+    if share > 0.0 {
+        for fact in graph::facts(collection, query, FACTS, scope)? {
+            // What a passage says is not read twice.
+            let is_read = |quote: &str| passages.iter().any(|passage| passage.text.contains(quote));
+            if !fact.quote.as_deref().is_some_and(is_read) && all.take(cited_as("G", facts.len(), &fact.text)) {
+                facts.push(fact);
+            }
+        }
+    }
+    for passage in rest {
+        if all.take(cited_as("P", passages.len(), &passage.text)) {
+            passages.push(passage);
+        }
+    }
+    let documents: Vec<i64> = passages.iter().filter_map(Found::document).collect();
+    let sql = "SELECT id, title, source_key FROM {s}.document WHERE id = ANY ($1)";
+    let mut of_document = std::collections::HashMap::new();
+    collection.stream(sql, &[documents.into()], |row| {
+        of_document.insert(row.need::<i64>(1)?, (row.get::<String>(2)?, row.get::<String>(3)?));
+        Ok(())
+    })?;
+    let mut rows: Vec<Cited> = Vec::with_capacity(passages.len() + facts.len());
+    for (at, passage) in passages.into_iter().enumerate() {
+        let document = passage.document();
+        let (title, source_key) = document
+            .and_then(|id| of_document.get(&id).cloned())
+            .unwrap_or_default();
+        rows.push(Cited {
+            citation: format!("P{}", at + 1),
+            kind: if passage.level == 0 { "passage" } else { "summary" },
+            id: passage.node,
+            tokens: cited_as("P", at, &passage.text) as i32,
+            text: passage.text,
+            title,
+            source_key,
+            section: passage.section,
+            start: passage.start,
+            end: passage.end,
+            documents: passage.document_ids,
+        });
+    }
+    for (at, fact) in facts.into_iter().enumerate() {
+        rows.push(Cited {
+            citation: format!("G{}", at + 1),
+            kind: "relation",
+            id: fact.relation,
+            tokens: cited_as("G", at, &fact.text) as i32,
+            text: fact.text,
+            title: None,
+            source_key: None,
+            section: None,
+            start: None,
+            end: None,
+            documents: fact.documents,
+        });
+    }
+    Ok(rows)
+}
+
+/// Tokens of a text behind its tag.
+fn cited_as(kind: &str, at: usize, text: &str) -> u64 {
+    tokens::count(&format!("[{kind}{}] {text}", at + 1)) as u64
+}
