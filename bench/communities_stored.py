@@ -21,7 +21,7 @@ import communities  # noqa: E402
 import numpy as np  # noqa: E402
 from main_job import DATABASE, psql  # noqa: E402
 
-LOAD = """SELECT rag_drop('net') FROM rag_collections WHERE collection = 'net'; SELECT rag_create('net');
+LOAD = """DROP TABLE IF EXISTS public.label; SELECT rag_drop('net') FROM rag_collections WHERE collection = 'net'; SELECT rag_create('net');
 INSERT INTO net.entity (id, key, name) OVERRIDING SYSTEM VALUE SELECT i, 'n' || i, 'n' || i FROM generate_series(0, {nodes} - 1) i;
 CREATE TEMP TABLE edge (u bigint, v bigint);
 COPY edge FROM STDIN;

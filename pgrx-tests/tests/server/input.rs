@@ -68,7 +68,7 @@ fn right(function: &str, argument: &str, kind: &str) -> &'static str {
         ("rag_evaluate" | "rag_evaluate_detail", "golden", _) => "'public.golden'",
         ("rag_evaluate" | "rag_evaluate_detail", "methods", _) => "'{dense,lexical+graph}'",
         (_, "methods", _) => "'{dense,lexical,tree}'",
-        (_, "weights", _) => "'{1,1,0.5}'",
+        (_, "weights", _) => "NULL",
         (_, "fusion", _) => "'rrf'",
         (_, "expand", _) => "'leaf'",
         (_, "graph_share", _) => "0.2",

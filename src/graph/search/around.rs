@@ -51,7 +51,7 @@ impl Vertex {
 struct Known {
     /// Blocks that mention it.
     blocks: i64,
-    /// Relations, of whatever documents.
+    /// Relations; of those in scope it is not known how many there are.
     degree: i64,
     /// Documents of which it is the title.
     own: Vec<i64>,
@@ -136,7 +136,7 @@ impl<'a> Around<'a> {
                 "SELECT e.id, e.key, e.block_count::bigint, e.degree::bigint FROM {{s}}.entity e WHERE e.id = ANY ($4) AND {TYPES}"
             ),
             false => format!(
-                "SELECT m.entity_id, min(e.key COLLATE \"C\"), count(DISTINCT m.block_id), min(e.degree)::bigint FROM {{s}}.mention m \
+                "SELECT m.entity_id, min(e.key COLLATE \"C\"), count(DISTINCT m.block_id), 1::bigint FROM {{s}}.mention m \
                  JOIN {{s}}.entity e ON e.id = m.entity_id JOIN {{s}}.document d ON d.id = m.document_id \
                  WHERE m.entity_id = ANY ($4) AND {} AND {TYPES} GROUP BY 1",
                 self.passes()
