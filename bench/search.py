@@ -113,7 +113,7 @@ def times(statement, runs=200, warm=20):
     answer = psql(f"""SET hnsw.iterative_scan = strict_order; SET hnsw.ef_search = 100; SET client_min_messages = warning;
         CREATE TEMP TABLE took (n bigint, t float8);
         DO $$ DECLARE q record; b timestamptz; BEGIN FOR q IN SELECT * FROM bench.query WHERE n <= {runs + warm} ORDER BY n LOOP b := clock_timestamp();
-        PERFORM FROM ({statement}) s; INSERT INTO took VALUES (q.n, extract(epoch FROM clock_timestamp() - b) * 1e3); END LOOP; END $$;
+        PERFORM s FROM ({statement}) s; INSERT INTO took VALUES (q.n, extract(epoch FROM clock_timestamp() - b) * 1e3); END LOOP; END $$;
         SELECT t FROM took WHERE n > {warm} ORDER BY n""")
     return [float(t) for t in answer.split()]
 

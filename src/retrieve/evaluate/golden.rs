@@ -68,7 +68,7 @@ fn named(golden: pg_sys::Oid) -> Result<(String, bool)> {
         )
         .hint(HINT)
     })?;
-    let sql = "SELECT a.attname::text, t.typcategory = 'A' OR t.oid = 'unknown'::regtype, format_type(a.atttypid, a.atttypmod) \
+    let sql = "SELECT a.attname::text, t.typcategory = 'A', format_type(a.atttypid, a.atttypmod) \
                FROM pg_attribute a JOIN pg_type t ON t.oid = a.atttypid WHERE a.attrelid = $1 AND a.attnum > 0 AND NOT a.attisdropped";
     let columns: HashMap<String, (bool, String)> = spi::query(sql, &[golden.into()], |row| {
         Ok((row.need(1)?, (row.need(2)?, row.need(3)?)))
