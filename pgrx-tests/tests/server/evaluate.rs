@@ -422,3 +422,24 @@ fn memory_does_not_grow_with_the_questions() {
     let (few, many) = (used(&mut client, 20), used(&mut client, 1_000));
     assert!(many < few + 8_000_000, "{few} and {many} bytes");
 }
+
+#[test]
+fn it_can_be_cancelled() {
+    let database = Database::new();
+    let mut client = corpus(&database);
+    run(
+        &mut client,
+        "CREATE TABLE golden AS SELECT 'ferry ' || i AS question, '{one}'::text[] AS relevant FROM generate_series(1, 20000) i; \
+         SET statement_timeout = '500ms'",
+    );
+    let error = failure(&mut client, "SELECT rag_evaluate('kb', 'golden')");
+    assert_eq!(error.code().code(), "57014");
+    run(
+        &mut client,
+        "RESET statement_timeout; DELETE FROM golden WHERE question <> 'ferry 1'",
+    );
+    assert_eq!(
+        one::<i64>(&mut client, "SELECT count(*) FROM rag_evaluate('kb', 'golden')"),
+        5
+    );
+}
