@@ -4,28 +4,21 @@
     make demo                               (once: builds, installs and starts the private server)
     python3 bench/embedder.py FOLDER [SET …]
 
-FOLDER holds a folder for each set, with passages.csv.gz (id, title, text), questions.csv.gz (id, question), gold.csv (question, passage), and, for
-the columns with a model, its vectors as emb_passages.f16.npy and emb_questions.f16.npy (two dimensions, half precision). A passage, with
+FOLDER holds a folder for each set, with passages.csv (id, title, text), questions.csv (id, question) and gold.csv (question, passage), each as it is
+or .gz, and, for the columns with a model, its vectors as emb_passages.f16.npy and emb_questions.f16.npy (two dimensions, half precision). A passage, with
 its title before it, is one leaf. `model` is a function that looks these vectors up, `model + lsa` the sum of both in one column, `hnsw` the
 same through the index, with what it shares of the ten best of the exact search.
 """
-import csv
-import gzip
 import pathlib
 import struct
 import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
 import main_job  # noqa: E402
+from graph import copy, rows  # noqa: E402
 from main_job import local, psql  # noqa: E402
 
 WIDE = """'{"leaf_tokens": 4000, "block_tokens": 8000, "inline_rows": 1000000}'"""
-
-
-def rows(path):
-    opener = gzip.open if path.suffix == ".gz" else open
-    with opener(path, "rt", newline="") as file:
-        return list(csv.reader(file))[1:]
 
 
 def half_precision(path):
@@ -39,21 +32,16 @@ def half_precision(path):
     return [numbers[at:at + size] for at in range(0, count * size, size)]
 
 
-def copy(table, lines):
-    fields = "\n".join("\t".join(local.copy_field(str(field)) for field in line) for line in lines)
-    psql(f"COPY {table} FROM STDIN;\n{fields}\n\\.\n")
-
-
 def load(base):
     """Tables passage, question and gold, and the model's vectors as the function bench.model; answers their dimensions."""
     psql("DROP SCHEMA IF EXISTS bench CASCADE; CREATE SCHEMA bench;"
-         "CREATE TABLE bench.passage (id int PRIMARY KEY, body text); CREATE TABLE bench.question (id int PRIMARY KEY, text text);"
+         "CREATE TABLE bench.passage (id int PRIMARY KEY, title text, body text); CREATE TABLE bench.question (id int PRIMARY KEY, text text);"
          "CREATE TABLE bench.gold (question int, passage int); CREATE TABLE bench.vectors (text text, vector real[]);")
-    passages, questions = rows(base / "passages.csv.gz"), rows(base / "questions.csv.gz")
+    passages, questions = rows(base, "passages.csv"), rows(base, "questions.csv")
     texts = [f"{title}\n{text}".strip() for _, title, text, *_ in passages]
-    copy("bench.passage", [(row[0], text) for row, text in zip(passages, texts)])
+    copy("bench.passage", [(*row[:2], text) for row, text in zip(passages, texts)])
     copy("bench.question", [row[:2] for row in questions])
-    copy("bench.gold", rows(base / "gold.csv"))
+    copy("bench.gold", [row[:2] for row in rows(base, "gold.csv")])
     if not (base / "emb_passages.f16.npy").exists():
         return None
     known = list(zip(texts, half_precision(base / "emb_passages.f16.npy")))

@@ -67,6 +67,24 @@ max_tokens: goes down the ranking of k rows and keeps what still fits. candidate
 Columns: node_id, level (0 = leaf), score (fused; of one method alone its cosine or BM25), dense_rank, lexical_rank, tree_rank, graph_rank (from 1; NULL where the method has not found it), text, token_count, section_path, metadata, document_ids (at most 1,000), documents (their number), block_id, start_char, end_char (of text in the body of the document), matched (with block: the text of the leaf).
 Errors: 22023 for unknown names or weights that do not fit, those of rag_embed with dense or tree, 42704 if the language of the collection has been dropped, 53200.';
 
+COMMENT ON FUNCTION @extschema@.rag_explain(text, text, int, jsonb, text[], text, bigint[], float8[], text, int, int) IS
+'What rag_search with the same arguments has made of each candidate: every node of the fused ranking, best first, what each method scored it, and why it is not shown.
+Columns: node_id, rank (in the result, from 1; NULL if it is not shown), score (fused; of one method alone its own), and of each method the rank from 1 and the score (dense and tree: cosine; lexical: BM25; graph: share of the walk), NULL where it has not found the node or was not asked,
+outcome (shown; repeats node N; does not fit the budget, max_tokens; beyond k), text (of the leaf or the summary, its first 200 characters).
+Errors: those of rag_search.';
+
+COMMENT ON FUNCTION @extschema@.rag_evaluate(text, regclass, int, text[], jsonb, bigint[], bigint) IS
+'How well methods find the documents that are known to be relevant: a row a method, with the means over all questions.
+golden: a table or view of yours with columns question text, relevant text[] (source keys) and, if you like, grades int[] (0 to 50, of the same length; 1 where there is none), read with your rights. Keys of no document in scope, and questions without a known one, are left out, and a NOTICE says how many.
+methods: dense, lexical, tree, graph (of rag_search alone); fused (dense+lexical); sums with weights if you like, such as dense*0.3+graph, fused by reciprocal ranks, or, with " by scores" behind, by scores; local, global, hybrid, mix, pagerank (of graph_search).
+k: the first so many documents count, 1 to 1000. What is ranked are documents: the first place of one counts, a summary of several is none.
+Columns: method, k, questions (measured), recall, hit (one is found), all_found, precision, mrr, ndcg (gain 2^grade - 1), each from 0 to 1; difference (mean of recall less that of the first method, question by question), difference_low and difference_high (95 % bootstrap interval, 10,000 resamples, the same for the same seed); milliseconds (median of a search for k rows, without the embedding of the question).
+Errors: 42703 or 42804 for a golden table without the columns, 42501 without rights on it, 22023 for an unknown method or grades that do not fit.';
+
+COMMENT ON FUNCTION @extschema@.rag_evaluate_detail(text, regclass, int, text[], jsonb, bigint[]) IS
+'rag_evaluate question by question: a row for each question and method.
+Columns: question, method, the measures of this question, found (source keys of the first k documents, best first; NULL for one without), missed (relevant keys that are not among them).';
+
 COMMENT ON FUNCTION @extschema@.raptor_tree(text, bigint, text, int) IS
 'The tree as rows in the order of reading, one for each way to a node. Without node_id from the roots, else from that node: down to the leaves, or, with direction up, all that stands above it, from the roots down to it.
 depth: levels to walk from the start, which is 1; NULL is all. At most 1,000,000 rows; a NOTICE says if there are more.

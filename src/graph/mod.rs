@@ -36,5 +36,5 @@ pub use global::stands;
 pub use merge::{lock_rows, reattach, recount, settle_communities, touched_by, touched_by_all};
 pub use report::{Reports, digests};
 pub use rounds::rounds;
-pub use search::{facts, named, rank_by_walk};
+pub use search::{MODES, facts, found, named, rank_by_walk, shares};
 pub use titles::{extracted, retitle};

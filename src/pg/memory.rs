@@ -1,6 +1,6 @@
 //! The memory budget of builds. A failed Rust allocation would take the whole server down, so ask first.
 
-use pgrx::PgSqlErrorCode;
+use pgrx::{PgMemoryContexts, PgSqlErrorCode};
 
 use crate::error::{Error, Result};
 use crate::settings;
@@ -37,4 +37,11 @@ pub fn reserve<T>(values: &mut Vec<T>, more: usize) -> Result<()> {
     values
         .try_reserve_exact(more)
         .map_err(|_| Error::new(PgSqlErrorCode::ERRCODE_OUT_OF_MEMORY, "out of memory"))
+}
+
+/// Runs a piece of work that is done many times in one statement, and then frees what PostgreSQL allocated for it.
+pub fn scratch<T>(work: impl FnOnce() -> T) -> T {
+    let mut context = PgMemoryContexts::new("graphrag scratch");
+    // SAFETY: values that come out of PostgreSQL are copied into Rust's own memory, so that nothing points into the context.
+    unsafe { context.switch_to(|_| work()) }
 }

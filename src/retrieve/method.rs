@@ -96,27 +96,27 @@ impl<'a> Question<'a> {
             Method::Dense => self.by_vector(k, true),
             Method::Tree => self.by_vector(k, false),
             Method::Graph => {
-                self.embed()?;
-                let vector = self.vector.as_ref().and_then(Option::as_ref);
-                graph::rank_by_walk(self.collection, self.text, vector, k as usize, &self.leaves)
+                let (collection, text, leaves) = (self.collection, self.text, self.leaves.clone());
+                graph::rank_by_walk(collection, text, self.vector()?, k as usize, &leaves)
             }
         }
     }
 
-    fn embed(&mut self) -> Result<()> {
+    /// Its vector; none if it has no words.
+    pub fn vector(&mut self) -> Result<Option<&Vector>> {
         if self.vector.is_none() {
             self.vector = Some(search::query_vector(self.collection, Some(self.text), None)?);
         }
-        Ok(())
+        Ok(self.vector.as_ref().and_then(Option::as_ref))
     }
 
     fn by_vector(&mut self, k: i64, leaves: bool) -> Result<Vec<(i64, f64)>> {
-        self.embed()?;
+        let collection = self.collection;
+        let scope = if leaves { &self.leaves } else { &self.nodes }.clone();
         // A query without words is near to nothing.
-        let Some(Some(vector)) = &self.vector else {
-            return Ok(Vec::new());
-        };
-        let scope = if leaves { &self.leaves } else { &self.nodes };
-        search::rank(self.collection, "node", vector, k, scope, "true")
+        match self.vector()? {
+            Some(vector) => search::rank(collection, "node", vector, k, &scope, "true"),
+            None => Ok(Vec::new()),
+        }
     }
 }

@@ -1,6 +1,8 @@
 //! rag_search: several rankings of the same nodes, fused.
 
 pub mod context;
+mod evaluate;
+mod explain;
 mod method;
 pub mod pack;
 
@@ -14,7 +16,7 @@ use crate::error::{Error, Result, in_range, notice, required, sql};
 use crate::pg::json::Json;
 use crate::search::{Scope, in_order, tell_if_unembedded};
 use method::{METHODS, Method, Question};
-use pack::{Hit, Limits, Overlap, Packer, Show};
+use pack::{Hit, Limits, Outcome, Overlap, Packer, Show};
 
 /// Rows that are taken of each method, at least.
 const CANDIDATES: i64 = 100;
@@ -83,8 +85,7 @@ fn rag_search(
     let asked = Asked::new(k, methods, expand, weights, fusion, max_tokens, candidates)?;
     let scope = Scope::new(filter, documents)?;
     let collection = Collection::read(collection)?;
-    let (hits, fused, methods) = search(&collection, query, &asked, scope)?;
-    Ok(TableIterator::new(rows(hits, fused, &methods)))
+    Ok(TableIterator::new(rows(search(&collection, query, &asked, scope)?)))
 }
 
 /// The arguments of a search but for what is searched.
@@ -183,12 +184,44 @@ fn weights_of(weights: Option<Vec<Option<f64>>>, methods: usize) -> Result<Vec<f
 
 /// What rag_search finds, without the ranks of its methods.
 pub fn find(collection: &Collection, query: &str, asked: &Asked, scope: Scope) -> Result<Vec<Hit>> {
-    Ok(search(collection, query, asked, scope)?.0)
+    Ok(search(collection, query, asked, scope)?.hits)
 }
 
-type Ranked = (Vec<Hit>, Vec<(i64, Fused)>, Vec<(Method, f64)>);
-
 fn search(collection: &Collection, query: &str, asked: &Asked, scope: Scope) -> Result<Ranked> {
+    let found = ranked(collection, &mut Question::new(collection, query, scope), asked)?;
+    if let Some(depth) = found.cut {
+        notice(
+            format!(
+                "found only {} of {} rows, since the others of the best {depth} of each method repeat them",
+                found.ranked, asked.k
+            ),
+            "A greater candidates looks further; documents and filter narrow what is searched.",
+        );
+    }
+    if found.hits.is_empty() && found.methods.iter().any(|(method, _)| method.is_by_vector()) {
+        tell_if_unembedded(collection)?;
+    }
+    Ok(found)
+}
+
+/// What a search has found, and how it came to that.
+#[derive(Default)]
+struct Ranked {
+    hits: Vec<Hit>,
+    /// The nodes of all rankings, best first.
+    fused: Vec<(i64, Fused)>,
+    methods: Vec<(Method, f64)>,
+    /// The ranking of each method: node and score, best first.
+    rankings: Vec<Vec<(i64, f64)>>,
+    /// What became of the first of `fused`, as far as it took to fill the result.
+    outcomes: Vec<(i64, Outcome)>,
+    /// How many of `fused` repeated nothing.
+    ranked: i64,
+    /// How many rows were taken of each method, where there would have been more and the result is not full.
+    cut: Option<i64>,
+}
+
+fn ranked(collection: &Collection, question: &mut Question, asked: &Asked) -> Result<Ranked> {
     if asked.k == 0 {
         return Ok(Ranked::default());
     }
@@ -199,7 +232,6 @@ fn search(collection: &Collection, query: &str, asked: &Asked, scope: Scope) -> 
             .map(|method| (method, 1.0))
             .collect(),
     };
-    let mut question = Question::new(collection, query, scope);
     let with_tree = methods.iter().any(|(method, _)| *method == Method::Tree);
     let limits = Limits {
         k: asked.k,
@@ -219,23 +251,20 @@ fn search(collection: &Collection, query: &str, asked: &Asked, scope: Scope) -> 
         let mut packer = Packer::new(collection, limits);
         packer.pack(&ranking)?;
         let all = rankings.iter().all(|ranking| (ranking.len() as i64) < depth);
-        if !all && packer.ranked < asked.k && asked.candidates.is_none() && round < ROUNDS {
+        let short = !all && packer.ranked < asked.k;
+        if short && asked.candidates.is_none() && round < ROUNDS {
             depth *= 4;
             continue;
         }
-        if !all && packer.ranked < asked.k {
-            notice(
-                format!(
-                    "found only {} of {} rows, since the others of the best {depth} of each method repeat them",
-                    packer.ranked, asked.k
-                ),
-                "A greater candidates looks further; documents and filter narrow what is searched.",
-            );
-        }
-        if packer.hits.is_empty() && methods.iter().any(|(method, _)| method.is_by_vector()) {
-            tell_if_unembedded(collection)?;
-        }
-        return Ok((packer.hits, fused, methods));
+        return Ok(Ranked {
+            hits: packer.hits,
+            fused,
+            methods,
+            rankings,
+            outcomes: packer.outcomes,
+            ranked: packer.ranked,
+            cut: short.then_some(depth),
+        });
     }
     unreachable!("the last round returns");
 }
@@ -278,13 +307,15 @@ fn fused(
     Ok(fused.into_iter().map(|row| (order[row.item], row)).collect())
 }
 
-fn rows(hits: Vec<Hit>, fused: Vec<(i64, Fused)>, methods: &[(Method, f64)]) -> Vec<Row> {
-    let fused: HashMap<i64, Fused> = fused.into_iter().collect();
+fn rows(found: Ranked) -> Vec<Row> {
+    let fused: HashMap<i64, Fused> = found.fused.into_iter().collect();
     let of = |hit: &Hit, method: Method| {
-        let at = methods.iter().position(|asked| asked.0 == method)?;
+        let at = found.methods.iter().position(|asked| asked.0 == method)?;
         fused[&hit.node].ranks[at].map(|rank| rank as i32)
     };
-    hits.into_iter()
+    found
+        .hits
+        .into_iter()
         .map(|hit| {
             let ranks = METHODS.map(|(_, method)| of(&hit, method));
             let [dense, lexical, tree, graph] = ranks;

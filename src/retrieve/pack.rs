@@ -107,6 +107,16 @@ pub enum Overlap {
     Keep,
 }
 
+/// What became of a node of a ranking.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Outcome {
+    Shown,
+    /// It says what this node says.
+    Repeats(i64),
+    /// It has more tokens than were left.
+    TooLarge,
+}
+
 /// Goes down a ranking and takes what is shown.
 pub struct Packer<'a> {
     collection: &'a Collection,
@@ -115,10 +125,12 @@ pub struct Packer<'a> {
     pub hits: Vec<Hit>,
     /// How many of the ranking repeated nothing, whether they fitted or not: at most `k`.
     pub ranked: i64,
+    /// What became of the nodes of the ranking, down to the one that filled the result.
+    pub outcomes: Vec<(i64, Outcome)>,
     bytes: usize,
-    /// Hashes of the texts, and the blocks, that have had their place.
-    texts: HashSet<Vec<u8>>,
-    blocks: HashSet<i64>,
+    /// Hashes of the texts, and the blocks, that have had their place, and by which node.
+    texts: HashMap<Vec<u8>, i64>,
+    blocks: HashMap<i64, i64>,
     /// Where a node taken stands in `hits`.
     taken: HashMap<i64, usize>,
     /// Which nodes taken stand below a node.
@@ -135,9 +147,10 @@ impl<'a> Packer<'a> {
             budget: Budget::new(limits.budget.map(|tokens| tokens as u64)),
             hits: Vec::new(),
             ranked: 0,
+            outcomes: Vec::new(),
             bytes: 0,
-            texts: HashSet::new(),
-            blocks: HashSet::new(),
+            texts: HashMap::new(),
+            blocks: HashMap::new(),
             taken: HashMap::new(),
             below: HashMap::new(),
             said: HashMap::new(),
@@ -163,13 +176,17 @@ impl<'a> Packer<'a> {
                 }
                 tick();
                 let above = above.remove(&hit.node).unwrap_or_default();
-                if self.is_there(&hit) || self.repeats(&hit, &above) {
+                if let Some(other) = self.same(&hit).or_else(|| self.repeated(&hit, &above)) {
+                    self.outcomes.push((hit.node, Outcome::Repeats(other)));
                     continue;
                 }
                 self.note(&hit);
                 self.ranked += 1;
                 if self.budget.take(hit.tokens.max(0) as u64) {
+                    self.outcomes.push((hit.node, Outcome::Shown));
                     self.take(hit, above);
+                } else {
+                    self.outcomes.push((hit.node, Outcome::TooLarge));
                 }
             }
             memory::check(self.bytes, "the result of this search")?;
@@ -231,25 +248,26 @@ impl<'a> Packer<'a> {
         Ok(above)
     }
 
-    /// Whether its text, or its block, has had its place.
-    fn is_there(&self, hit: &Hit) -> bool {
-        let block = || hit.block.is_some_and(|block| self.blocks.contains(&block));
-        self.texts.contains(&hit.hash) || self.limits.show == Show::Block && block()
+    /// The node by which its text, or its block, has had its place.
+    fn same(&self, hit: &Hit) -> Option<i64> {
+        let block = hit.block.filter(|_| self.limits.show == Show::Block);
+        let text = self.texts.get(&hit.hash);
+        text.or_else(|| self.blocks.get(&block?)).copied()
     }
 
     fn note(&mut self, hit: &Hit) {
         if self.limits.show != Show::Each {
-            self.texts.insert(hit.hash.clone());
-            self.blocks.extend(hit.block);
+            self.texts.insert(hit.hash.clone(), hit.node);
+            self.blocks.extend(hit.block.map(|block| (block, hit.node)));
         }
     }
 
-    /// Whether a node repeats nodes taken that stand above or below it.
-    fn repeats(&mut self, hit: &Hit, above: &[i64]) -> bool {
+    /// Of the nodes taken that stand above or below a node and that it repeats, the one that says most of it.
+    fn repeated(&mut self, hit: &Hit, above: &[i64]) -> Option<i64> {
         let mut related: Vec<usize> = above.iter().filter_map(|id| self.taken.get(id).copied()).collect();
         related.extend(self.below.get(&hit.node).into_iter().flatten());
         if related.is_empty() {
-            return false;
+            return None;
         }
         for &at in &related {
             let hits = &self.hits;
@@ -262,11 +280,22 @@ impl<'a> Packer<'a> {
         let said: Vec<&Said> = related.iter().map(|at| &self.said[at]).collect();
         let this = Said::new(&hit.text);
         let share = this.share_said_by(&said);
-        match self.limits.overlap {
-            Overlap::Skip => share >= HALF || said.iter().any(|other| other.share_said_by(&[&this]) == 1.0),
-            Overlap::Extend => share == 1.0,
-            Overlap::Keep => false,
-        }
+        let whole = || said.iter().position(|other| other.share_said_by(&[&this]) == 1.0);
+        let most = || {
+            let shares = said.iter().map(|other| this.share_said_by(&[other]));
+            shares
+                .enumerate()
+                .rev()
+                .max_by(|a, b| a.1.total_cmp(&b.1))
+                .map(|most| most.0)
+        };
+        let at = match self.limits.overlap {
+            Overlap::Skip if share >= HALF => most(),
+            Overlap::Skip => whole(),
+            Overlap::Extend if share == 1.0 => most(),
+            Overlap::Extend | Overlap::Keep => None,
+        };
+        at.map(|at| self.hits[related[at]].node)
     }
 
     fn take(&mut self, hit: Hit, above: Vec<i64>) {

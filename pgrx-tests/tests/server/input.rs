@@ -18,7 +18,7 @@ fn collection(database: &Database) -> Client {
          INSERT INTO kb.document (body) VALUES ('Anna Ahl met Bert Beck.'), ('Bert Beck met Carl Cole.'); \
          SELECT raptor_build('kb'); SELECT graph_extract('kb'); SELECT graph_communities('kb'); \
          SELECT graph_summarize('kb'); CREATE TABLE person (id int PRIMARY KEY, name text); \
-         SELECT graph_bind('kb', 'person', 'person', 'name')",
+         SELECT graph_bind('kb', 'person', 'person', 'name'); CREATE TABLE golden (question text, relevant text[])",
     );
     client
 }
@@ -65,6 +65,8 @@ fn right(function: &str, argument: &str, kind: &str) -> &'static str {
         (_, "personas" | "tasks" | "questions" | "repeats", _) => "1",
         (_, "mode", _) => "'collapsed'",
         (_, "documents", _) => "'{1}'",
+        ("rag_evaluate" | "rag_evaluate_detail", "golden", _) => "'public.golden'",
+        ("rag_evaluate" | "rag_evaluate_detail", "methods", _) => "'{dense,lexical+graph}'",
         (_, "methods", _) => "'{dense,lexical,tree}'",
         (_, "weights", _) => "NULL",
         (_, "fusion", _) => "'rrf'",
@@ -101,9 +103,10 @@ fn may_be_null(function: &str, argument: &str) -> bool {
                 "max_tokens" | "documents" | "depth" | "min_level" | "max_level"
             )
             | (
-                "rag_search",
+                "rag_search" | "rag_explain",
                 "methods" | "documents" | "weights" | "max_tokens" | "candidates"
             )
+            | ("rag_evaluate" | "rag_evaluate_detail", "documents")
             | ("raptor_tree", "node_id" | "depth")
             | ("graph_add", "description" | "document_id" | "quote" | "weight")
             | ("graph_import", "block_id")

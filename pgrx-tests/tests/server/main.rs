@@ -10,6 +10,8 @@ mod collections;
 mod concurrency;
 mod documents;
 mod embedders;
+mod evaluate;
+mod explain;
 mod forgetting;
 mod formats;
 mod golden;

@@ -43,9 +43,10 @@ fn owned() -> (Database, String) {
     (database, owner)
 }
 
-const READS: [&str; 7] = [
+const READS: [&str; 8] = [
     "SELECT * FROM raptor_search('kb', 'ferry')",
     "SELECT * FROM rag_search('kb', 'ferry', methods => '{dense,lexical,tree}', expand => 'block')",
+    "SELECT * FROM rag_explain('kb', 'ferry', methods => '{lexical,graph}')",
     "SELECT * FROM raptor_search('kb', rag_embed('kb', 'ferry'), mode => 'leaf')",
     "SELECT * FROM graph_global('kb', 'ferry')",
     "SELECT * FROM graph_local('kb', 'night ferry', hops => 2)",

@@ -22,7 +22,7 @@ use crate::search::{SCORE, Scope, TYPES, query_vector};
 
 /// Mode, and the shares of the walk that start from entities that the question names, from the nearest passages, and from the entities of
 /// the nearest reports.
-const MODES: [(&str, [f64; 3]); 5] = [
+pub const MODES: [(&str, [f64; 3]); 5] = [
     ("mix", [0.3, 0.6, 0.1]),
     ("pagerank", [0.3, 0.7, 0.0]),
     ("local", [1.0, 0.0, 0.0]),
@@ -39,7 +39,7 @@ const LIMITS: Limits = Limits {
 /// Entities that are named as the way to a passage.
 const VIA: usize = 3;
 
-type FoundRow = (i64, f64, String, Option<String>, Vec<i64>);
+pub type FoundRow = (i64, f64, String, Option<String>, Vec<i64>);
 
 /// SQL: `graph_search(collection, query, mode, k, filter, documents)`.
 #[pg_extern(sql = false)]
@@ -67,13 +67,10 @@ fn graph_search(
     let k = in_range(k, "k", 0..=i32::MAX)?;
     let mode = required(mode, "mode")?;
     let collection = Collection::read(collection)?;
-    Ok(TableIterator::new(search(
-        &collection,
-        query,
-        mode,
-        k as usize,
-        &scope,
-    )?))
+    let shares = shares(mode)?;
+    let vector = query_vector(&collection, Some(query), None)?;
+    let rows = found(&collection, query, vector.as_ref(), shares, k as usize, &scope)?;
+    Ok(TableIterator::new(rows))
 }
 
 /// The `k` leaves that a walk comes by most, from what a query names and from what is near to it: (id, score), best first.
@@ -89,15 +86,25 @@ pub fn rank_by_walk(
     Ok(found.into_iter().map(|passage| (passage.node, passage.score)).collect())
 }
 
-fn search(collection: &Collection, query: &str, mode: &str, k: usize, scope: &Scope) -> Result<Vec<FoundRow>> {
-    let Some((_, shares)) = MODES.iter().find(|(name, _)| *name == mode) else {
+/// The shares of the walk of a mode.
+pub fn shares(mode: &str) -> Result<[f64; 3]> {
+    let known = MODES.iter().find(|(name, _)| *name == mode);
+    known.map(|(_, shares)| *shares).ok_or_else(|| {
         let names = MODES.map(|(name, _)| name);
-        return Err(
-            Error::invalid(format!("unknown mode \"{mode}\"")).hint(format!("Modes are '{}'.", names.join("', '")))
-        );
-    };
-    let vector = query_vector(collection, Some(query), None)?;
-    let mut found = ranked(collection, query, vector.as_ref(), *shares, k, scope)?;
+        Error::invalid(format!("unknown mode \"{mode}\"")).hint(format!("Modes are '{}'.", names.join("', '")))
+    })
+}
+
+/// The rows of graph_search.
+pub fn found(
+    collection: &Collection,
+    query: &str,
+    vector: Option<&Vector>,
+    shares: [f64; 3],
+    k: usize,
+    scope: &Scope,
+) -> Result<Vec<FoundRow>> {
+    let mut found = ranked(collection, query, vector, shares, k, scope)?;
     found.truncate(k);
     let nodes: Vec<i64> = found.iter().map(|passage| passage.node).collect();
     let sql = "SELECT n.id, n.text, ARRAY[n.document_id] FROM {s}.node n WHERE n.id = ANY ($1)";
