@@ -149,7 +149,7 @@ filter and documents: only communities all of whose documents pass. Columns: com
 COMMENT ON FUNCTION @extschema@.graph_search(text, text, text, int, jsonb, bigint[]) IS
 'The k passages that a walk over the graph comes by most: personalised PageRank (damping 0.6) over blocks and the entities that they mention, from what the question names and from what is near to it; finds what is not near itself. Approximate by forward push (Andersen, Chung and Lang 2006). Asks no model but the embedder.
 mode, where the walk starts: local (entities that the question names), global (entities of the nearest reports), hybrid (both), mix (both and the nearest passages), pagerank (named entities and nearest passages, as in HippoRAG 2). What is not there is left out; with nothing at all, the nearest passages are.
-filter and documents: as in raptor_search; edges and counts come from documents in scope alone. Columns: node_id (of each block the leaf nearest to the question), score (share of the walk, 0 to 1), text, via (up to three entities through which most of it came), document_ids.';
+filter and documents: as in raptor_search; edges and counts come from documents in scope alone. Columns: node_id, score (share of the walk, 0 to 1, of the leaf of a block that is nearest to the question; less of the others), text, via (up to three entities through which most of it came), document_ids.';
 
 COMMENT ON FUNCTION @extschema@.graph_local(text, text, int, jsonb, int, bigint[]) IS
 'The relations around an entity, incoming and outgoing, up to so many hops, heaviest first within a hop, at most max_edges.
@@ -178,7 +178,7 @@ Columns: part, state (ok, degraded, failed), detail. Errors: 42501 unless you ar
 
 COMMENT ON FUNCTION @extschema@.rag_ask(text, text, text, int, int, jsonb, bigint[], boolean, int, boolean) IS
 'Asks the answerer of the collection a question. What is asked again in the same words over the same texts is paid once. Modes:
-auto: local if the question names entities, global over the ten nearest reports if one of them is nearer than any passage, else local, or plain without a graph; the answer says which, and why.
+auto: local if the question names entities, else global over the ten nearest reports if a word of it asks about the whole or a report is nearer than any passage, else local, or plain without a graph; the answer says which, and why.
 local: with passages by rag_search and relations of the entities that are named, up to the setting context_tokens; without an answerer it answers that context. max_hops (1): rounds of retrieval; with more the question is first divided, and after each round the answerer says what is missing.
 plain: with the eight nearest passages (leaves and summaries; with a reranker the best eight of fifty).
 global, for questions about the whole: the reports on communities are read in batches, each of which gives points with scores, and the best points give the answer (GraphRAG, Edge et al. 2024). text: the same over all text, without reports; costs most.

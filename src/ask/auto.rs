@@ -1,5 +1,7 @@
 //! Which mode answers a question best, by its shape: nobody is asked for that.
 
+use graphrag_text::shape;
+
 use crate::collection::Collection;
 use crate::error::Result;
 use crate::graph;
@@ -25,6 +27,12 @@ pub fn choose(collection: &Collection, question: &str, scope: &Scope) -> Result<
         Ok(best.first().map_or(0.0, |(_, score)| *score))
     };
     if has_reports && collection.options.answerer.is_some() {
+        if shape::is_about_the_whole(question) {
+            return Ok((
+                "global",
+                "it names nothing that is known, and asks about the whole".to_owned(),
+            ));
+        }
         let (report, passage) = (nearest("community", "true")?, nearest("node", "n.level = 0")?);
         if report > passage {
             let why = format!(
@@ -36,7 +44,7 @@ pub fn choose(collection: &Collection, question: &str, scope: &Scope) -> Result<
     Ok(match has_graph || collection.options.answerer.is_none() {
         true => (
             "local",
-            "it names nothing that is known, and no report is nearer than a passage".to_owned(),
+            "it names nothing that is known, and does not ask about the whole".to_owned(),
         ),
         false => ("plain", "there is no graph".to_owned()),
     })

@@ -10,7 +10,7 @@ use serde_json::json;
 
 use super::mapped::{Point, batches, numbered, reduce};
 use super::plain::{self, PASSAGES};
-use super::select::{Selection, nearest, write};
+use super::select::{Selection, at_level, nearest, write};
 use super::source::{Origin, check, documents};
 use super::{Answered, Wanted, prompts, replies, texts};
 use crate::collection::Collection;
@@ -43,6 +43,11 @@ pub fn ask(collection: &Collection, answerer: &Model, wanted: &Wanted, scope: &S
         rated: None,
         calls: 0,
     };
+    if first.sources.is_empty() && !scope.is_everything() {
+        // No report draws on documents in scope alone: what these say in each community is read in its place.
+        first.sources = at_level(collection, wanted.level.unwrap_or(0), scope)?;
+        first.sources.truncate(k as usize);
+    }
     write(collection, &mut first)?;
     let mut sources = first.sources;
     let mut ledger = Ledger::resume(collection, "explore", Asking::Now);

@@ -122,7 +122,7 @@ impl Wanted<'_> {
             .map(|k| in_range(Some(k), "k", 1..=i64::from(i32::MAX)))
             .transpose()?;
         self.max_hops
-            .map(|hops| in_range(Some(hops), "max_hops", 0..=10))
+            .map(|hops| in_range(Some(hops), "max_hops", i32::from(self.mode != "drift")..=10))
             .transpose()?;
         Ok(())
     }

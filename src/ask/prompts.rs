@@ -4,16 +4,18 @@ use serde_json::{Value, json};
 
 use crate::collection::Options;
 use crate::model::Model;
-use crate::model::prompts::{answerer, list, object, prompt};
+use crate::model::prompts::{answerer, data, list, object, prompt};
 
 /// An answer to a question, from texts with their tags.
 pub fn answer(model: &Model, options: &Options, question: &str, texts: &[(String, &str, &str)]) -> Value {
+    let question = data(question);
     let user = format!("{}<question>{question}</question>\n\nThe answer:", numbered(texts));
     answerer(model, prompt(options, "answer_prompt", 0), user, None)
 }
 
 /// The questions that one is made of.
 pub fn plan(model: &Model, options: &Options, question: &str) -> Value {
+    let question = data(question);
     let user = format!("<question>{question}</question>\n\nThe JSON object:");
     let properties = object(json!({"questions": list(json!({"type": "string"}))}));
     let schema = json!({"name": "plan", "strict": true, "schema": properties});
@@ -22,6 +24,7 @@ pub fn plan(model: &Model, options: &Options, question: &str) -> Value {
 
 /// What texts, each with its number and what it is (`report` or `passage`), say that helps to answer a question.
 pub fn map(model: &Model, options: &Options, question: &str, texts: &[(String, &str, &str)]) -> Value {
+    let question = data(question);
     let user = format!("{}<question>{question}</question>\n\nThe JSON object:", numbered(texts));
     let point = object(json!({"description": {"type": "string"}, "score": {"type": "number"}}));
     let schema = json!({"name": "points", "strict": true, "schema": object(json!({"points": list(point)}))});
@@ -30,9 +33,10 @@ pub fn map(model: &Model, options: &Options, question: &str, texts: &[(String, &
 
 /// An answer to a question from points with their scores.
 pub fn reduce(model: &Model, options: &Options, question: &str, points: &[(f64, &str)]) -> Value {
+    let question = data(question);
     let points: String = points
         .iter()
-        .map(|(score, text)| format!("- ({score:.0}) {}\n", text.replace('\n', " ")))
+        .map(|(score, text)| format!("- ({score:.0}) {}\n", data(text).replace('\n', " ")))
         .collect();
     let user = format!("<points>\n{points}</points>\n<question>{question}</question>\n\nThe answer:");
     answerer(model, prompt(options, "reduce_prompt", 0), user, None)
@@ -40,6 +44,8 @@ pub fn reduce(model: &Model, options: &Options, question: &str, points: &[(f64, 
 
 /// How much a report helps with a question, from 0 to 5.
 pub fn rate(model: &Model, options: &Options, question: &str, report: &str) -> Value {
+    let question = data(question);
+    let report = data(report);
     let user = format!("<report>\n{report}\n</report>\n<question>{question}</question>\n\nThe JSON object:");
     let properties = object(json!({"reason": {"type": "string"}, "rating": {"type": "number"}}));
     let schema = json!({"name": "relevance", "strict": true, "schema": properties});
@@ -54,7 +60,8 @@ pub fn explore(
     part: Option<&str>,
     texts: &[(String, &str, &str)],
 ) -> Value {
-    let part = part.map_or_else(String::new, |part| format!("<part>{part}</part>\n"));
+    let question = data(question);
+    let part = part.map_or_else(String::new, |part| format!("<part>{}</part>\n", data(part)));
     let user = format!(
         "{}<question>{question}</question>\n{part}\nThe JSON object:",
         numbered(texts)
@@ -75,10 +82,12 @@ pub fn judge(
     answers: [&str; 2],
     repeat: i32,
 ) -> Value {
+    let question = data(question);
     let user = format!(
         "<criterion>{criterion}: {meaning}</criterion>\n<question>{question}</question>\n\
          <answer n=\"1\">\n{}\n</answer>\n<answer n=\"2\">\n{}\n</answer>\n\nThe JSON object:",
-        answers[0], answers[1]
+        data(answers[0]),
+        data(answers[1])
     );
     let properties = object(json!({"reason": {"type": "string"}, "winner": {"type": "integer"}}));
     let schema = json!({"name": "verdict", "strict": true, "schema": properties});
@@ -116,6 +125,6 @@ fn draft(model: &Model, options: &Options, what: &str, count: usize, user: Strin
 fn numbered(texts: &[(String, &str, &str)]) -> String {
     texts
         .iter()
-        .map(|(number, kind, text)| format!("<{kind} n=\"{number}\">\n{text}\n</{kind}>\n"))
+        .map(|(number, kind, text)| format!("<{kind} n=\"{number}\">\n{}\n</{kind}>\n", data(text)))
         .collect()
 }

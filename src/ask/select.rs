@@ -55,13 +55,16 @@ pub fn select(collection: &Collection, answerer: &Model, wanted: &Wanted, scope:
     match wanted.k {
         Some(k) => selection.sources = nearest(collection, wanted.question, k, Some(wanted.level.unwrap_or(0)), scope)?,
         None if wanted.dynamic => descend(collection, answerer, wanted, scope, &mut selection)?,
-        None => {
-            let found = fetch(collection, &stands(wanted.level.unwrap_or(0)), &[], scope)?;
-            selection.sources = found.into_iter().map(|(_, source)| source).collect();
-        }
+        None => selection.sources = at_level(collection, wanted.level.unwrap_or(0), scope)?,
     }
     write(collection, &mut selection)?;
     Ok(selection)
+}
+
+/// The reports of the communities that stand at a level.
+pub fn at_level(collection: &Collection, level: i32, scope: &Scope) -> Result<Vec<Source>> {
+    let found = fetch(collection, &stands(level), &[], scope)?;
+    Ok(found.into_iter().map(|(_, source)| source).collect())
 }
 
 /// The `k` reports nearest to a question, of communities that stand at a level, or of any.

@@ -245,6 +245,11 @@ impl Collection {
         self.hides(&["node"])
     }
 
+    /// The same, where no policy on documents says which mentions and relations are hidden with them.
+    pub fn hides_only_nodes(&self) -> Result<bool> {
+        Ok(self.hides_nodes()? && !self.hides(&["document"])?)
+    }
+
     fn hides(&self, tables: &[&str]) -> Result<bool> {
         let sql = "SELECT coalesce(bool_or(row_security_active(oid)), false) FROM pg_class \
                    WHERE relnamespace = $1 AND relname = ANY ($2)";

@@ -300,6 +300,10 @@ impl Graphs {
 /// Without partitions an edge is a row of `relation`, if the collection bears it out. With them it is what the documents of one partition assert,
 /// weighted by their blocks alone; what was stated by hand belongs to the partition of documents without the key.
 fn load(collection: &Collection) -> Result<Graphs> {
+    // Who deletes an entity or a community by hand is waited for, and waits: nothing else would take the memberships with it that are about to
+    // be written.
+    collection.execute("LOCK TABLE {s}.entity IN SHARE MODE", &[])?;
+    collection.execute("LOCK TABLE {s}.community IN SHARE ROW EXCLUSIVE MODE", &[])?;
     let whole = collection.options.partition_by.is_empty();
     let kept = if whole { kept(collection, "r")? } else { String::new() };
     // The ends are looked at only where they tell what is kept.

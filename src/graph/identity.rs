@@ -35,6 +35,9 @@ pub fn store(collection: &Collection, partitions: &[String], wanted: &[Wanted]) 
     changed.extend(lost);
     changed.sort_unstable();
 
+    let sql = "DELETE FROM {s}.community_entity m WHERE NOT EXISTS (SELECT FROM {s}.community c WHERE c.id = m.community_id) \
+               OR NOT EXISTS (SELECT FROM {s}.entity e WHERE e.id = m.entity_id)";
+    collection.execute(sql, &[])?;
     // Otherwise children would go with a parent that goes.
     let all: Vec<i64> = ids.iter().flatten().copied().collect();
     collection.execute(

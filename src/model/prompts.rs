@@ -40,11 +40,53 @@ pub fn answerer(model: &Model, system: String, user: String, schema: Option<Valu
     }
 }
 
+/// A text as data of a prompt: what looks like one of a prompt's own elements is no element any more.
+pub fn data(text: &str) -> std::borrow::Cow<'_, str> {
+    const ELEMENTS: [&str; 17] = [
+        "passage",
+        "report",
+        "relation",
+        "question",
+        "part",
+        "points",
+        "statements",
+        "descriptions",
+        "name",
+        "place",
+        "listed",
+        "first",
+        "second",
+        "example",
+        "answer",
+        "criterion",
+        "texts",
+    ];
+    let is_element = |rest: &str| {
+        let rest = rest.strip_prefix('/').unwrap_or(rest);
+        ELEMENTS.iter().any(|name| {
+            rest.get(..name.len())
+                .is_some_and(|start| start.eq_ignore_ascii_case(name))
+                && !rest[name.len()..].starts_with(|c: char| c.is_alphanumeric())
+        })
+    };
+    if !text.match_indices('<').any(|(at, _)| is_element(&text[at + 1..])) {
+        return text.into();
+    }
+    let mut safe = String::with_capacity(text.len() + 16);
+    for (number, part) in text.split('<').enumerate() {
+        if number > 0 {
+            safe.push_str(if is_element(part) { "&lt;" } else { "<" });
+        }
+        safe.push_str(part);
+    }
+    safe.into()
+}
+
 /// Texts as numbered elements, which a model can tell from what it is asked.
 pub fn passages<'a>(texts: impl Iterator<Item = &'a str>) -> String {
     texts
         .enumerate()
-        .map(|(i, text)| format!("<passage n=\"{}\">\n{text}\n</passage>\n", i + 1))
+        .map(|(i, text)| format!("<passage n=\"{}\">\n{}\n</passage>\n", i + 1, data(text)))
         .collect()
 }
 
@@ -70,7 +112,7 @@ pub fn describe(model: &Model, options: &Options, name: &str, descriptions: &[&s
     if let Form::Function(_) = model.form {
         return json!({"texts": descriptions});
     }
-    let list: String = descriptions.iter().map(|text| format!("- {text}\n")).collect();
+    let list: String = descriptions.iter().map(|text| format!("- {}\n", data(text))).collect();
     chat(
         prompt(options, "describe_prompt", options.summary_tokens),
         format!("<name>{name}</name>\n<descriptions>\n{list}</descriptions>\n\nThe description:"),
@@ -134,9 +176,9 @@ pub fn extract(
     let place: Vec<&str> = title.into_iter().chain(section.iter().map(String::as_str)).collect();
     let mut user = String::new();
     if !place.is_empty() {
-        user = format!("<place>{}</place>\n", place.join(" > "));
+        user = format!("<place>{}</place>\n", data(&place.join(" > ")));
     }
-    user += &format!("<passage>\n{block}\n</passage>\n");
+    user += &format!("<passage>\n{}\n</passage>\n", data(block));
     match found {
         None => user += "\nThe JSON object:",
         Some(found) => {
@@ -173,7 +215,10 @@ pub fn report(model: &Model, options: &Options, statements: &[&str]) -> Value {
     if let Form::Function(_) = model.form {
         return json!({"texts": statements});
     }
-    let user: String = statements.iter().map(|statement| format!("- {statement}\n")).collect();
+    let user: String = statements
+        .iter()
+        .map(|statement| format!("- {}\n", data(statement)))
+        .collect();
     chat(
         prompt(options, "report_prompt", options.summary_tokens),
         format!("<statements>\n{user}</statements>\n\nThe JSON object:"),

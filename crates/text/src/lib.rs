@@ -14,6 +14,7 @@ pub mod place;
 pub mod repeat;
 pub mod rows;
 pub mod sentences;
+pub mod shape;
 pub mod stop;
 pub mod summary;
 pub mod terms;

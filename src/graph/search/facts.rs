@@ -40,7 +40,8 @@ fn entities(collection: &Collection, around: &mut Around, query: &str) -> Result
 pub fn facts(collection: &Collection, query: &str, limit: i64, scope: &Scope) -> Result<Vec<Fact>> {
     let mut around = Around::new(collection, scope)?;
     let named = entities(collection, &mut around, query)?;
-    if named.is_empty() {
+    // Where only passages are hidden, relations would tell what they say.
+    if named.is_empty() || collection.hides_only_nodes()? {
         return Ok(Vec::new());
     }
     let edges = step(collection, &named, &[], scope, limit)?;

@@ -12,7 +12,7 @@ use graphrag_network::{Limits, Walked, walk};
 use pgrx::prelude::*;
 
 use self::around::{Around, Vertex};
-use self::seeds::Seeds;
+use self::seeds::{POWER, Seeds};
 use crate::collection::Collection;
 use crate::error::{Error, Result, in_range, required, sql};
 use crate::pg::json::Json;
@@ -131,8 +131,8 @@ pub struct Passage {
     pub via: Option<String>,
 }
 
-/// The leaves of the `k` blocks that most of the walk comes by, one of each: the one nearest to the query. Where it started from what is
-/// near and comes by fewer, the next nearest follow, which it has not come by.
+/// The `k` leaves of the blocks that most of the walk comes by. Where it started from what is near and comes by fewer, the next nearest
+/// follow, which it has not come by.
 fn ranked(
     collection: &Collection,
     query: &str,
@@ -159,40 +159,49 @@ fn ranked(
     // Those that are as good as the last one are all looked at.
     let worst = blocks.get(k.saturating_sub(1)).map_or(0.0, |block| block.1);
     blocks.retain(|block| block.1 >= worst);
-    let mut leaves = leaves(collection, &blocks, vector, scope)?;
+    let mut leaves = leaves(collection, &blocks, vector, k, scope)?;
     let ids: Vec<i64> = leaves.iter().map(|leaf| leaf.1).collect();
     if let Some(vector) = vector.filter(|_| starts_near && leaves.len() < k) {
-        let mut taken: HashSet<i64> = ids.iter().copied().collect();
+        let mut taken: HashSet<i64> = leaves.iter().map(|leaf| leaf.0).collect();
         let next = seeds::nearest(collection, vector, k as i64, scope)?;
-        let next = next.into_iter().filter(|(_, block, _)| taken.insert(*block));
+        let next = next.into_iter().filter(|(node, ..)| taken.insert(*node));
         leaves.extend(next.map(|(node, block, _)| (node, block, 0.0)).take(k - ids.len()));
     }
-    let mut via = via(&around, &walked, &ids)?;
+    // Where only passages are hidden, names would tell of them.
+    let via = match collection.hides_only_nodes()? {
+        true => HashMap::new(),
+        false => via(&around, &walked, &ids)?,
+    };
     Ok(leaves
         .into_iter()
         .map(|(node, block, score)| Passage {
             node,
             score,
-            via: via.remove(&block),
+            via: via.get(&block).cloned(),
         })
         .collect())
 }
 
-/// The leaf of each block that is nearest to the query, with block and score, best first, ties in canonical order.
+/// The leaves of some blocks with block and score, best first, ties in canonical order: the one nearest to the query has what its block
+/// has, the others as much less as they are farther.
 fn leaves(
     collection: &Collection,
     blocks: &[(i64, f64)],
     vector: Option<&Vector>,
+    k: usize,
     scope: &Scope,
 ) -> Result<Vec<(i64, i64, f64)>> {
     let (ids, scores): (Vec<i64>, Vec<f64>) = blocks.iter().copied().unzip();
+    let near = format!("greatest(coalesce(nullif({SCORE}, 'NaN'), 0), 0)");
     let sql = format!(
-        "SELECT t.id, t.block_id, t.score FROM ( \
-           SELECT DISTINCT ON (u.id) n.id, n.block_id, n.document_id, n.ordinal, n.text_hash, u.score \
-           FROM unnest($4::bigint[], $5::float8[]) AS u (id, score) JOIN {{s}}.node n ON n.block_id = u.id \
-           WHERE {} AND {TYPES} ORDER BY u.id, coalesce(nullif({SCORE}, 'NaN'), -1) DESC, n.ordinal) t \
-         JOIN {{s}}.document d ON d.id = t.document_id \
-         ORDER BY t.score DESC, t.text_hash, d.body_hash, d.source_key COLLATE \"C\", t.ordinal, t.id",
+        "SELECT t.id, t.block_id, t.share FROM ( \
+           SELECT l.*, round((l.score * CASE WHEN row_number() OVER of_block = 1 THEN 1 \
+             ELSE (l.near / nullif(max(l.near) OVER (PARTITION BY l.block_id), 0)) ^ {POWER} END)::numeric, 9)::float8 AS share \
+           FROM (SELECT n.id, n.block_id, n.document_id, n.ordinal, n.text_hash, u.score, {near} AS near \
+             FROM unnest($4::bigint[], $5::float8[]) AS u (id, score) JOIN {{s}}.node n ON n.block_id = u.id WHERE {} AND {TYPES}) l \
+           WINDOW of_block AS (PARTITION BY l.block_id ORDER BY l.near DESC, l.ordinal)) t \
+         JOIN {{s}}.document d ON d.id = t.document_id WHERE t.share > 0 \
+         ORDER BY t.share DESC, t.text_hash, d.body_hash, d.source_key COLLATE \"C\", t.ordinal, t.id LIMIT $6",
         scope.on_row("node")
     );
     let args = [
@@ -201,6 +210,7 @@ fn leaves(
         scope.documents(),
         ids.into(),
         scores.into(),
+        (k as i64).into(),
     ];
     collection.query(&sql, &args, |row| Ok((row.need(1)?, row.need(2)?, row.need(3)?)))
 }
