@@ -20,8 +20,8 @@ use pack::{Hit, Limits, Outcome, Overlap, Packer, Show};
 
 /// Rows that are taken of each method, at least.
 const CANDIDATES: i64 = 100;
-/// How often the rankings are read on, each time four times as far, to make up for what is left out.
-const ROUNDS: u32 = 3;
+/// How much farther the rankings are read, each time four times as far, to make up for what is left out.
+const FARTHEST: i64 = 16;
 
 type Row = (
     i64,
@@ -240,8 +240,11 @@ fn ranked(collection: &Collection, question: &mut Question, asked: &Asked) -> Re
         overlap: if with_tree { Overlap::Skip } else { Overlap::Keep },
         show: asked.show,
     };
-    let mut depth = asked.candidates.unwrap_or(CANDIDATES.max(2 * asked.k));
-    for round in 1.. {
+    // Where nothing is fused, what is behind the result is of use only for what repeats.
+    let least = if methods.len() > 1 { CANDIDATES } else { 0 };
+    let mut depth = asked.candidates.unwrap_or(least.max(asked.k.saturating_mul(2)));
+    let deepest = CANDIDATES.max(asked.k.saturating_mul(2)).saturating_mul(FARTHEST);
+    loop {
         let rankings: Vec<Vec<(i64, f64)>> = methods
             .iter()
             .map(|(method, _)| question.rank(*method, depth))
@@ -252,8 +255,8 @@ fn ranked(collection: &Collection, question: &mut Question, asked: &Asked) -> Re
         packer.pack(&ranking)?;
         let all = rankings.iter().all(|ranking| (ranking.len() as i64) < depth);
         let short = !all && packer.ranked < asked.k;
-        if short && asked.candidates.is_none() && round < ROUNDS {
-            depth *= 4;
+        if short && asked.candidates.is_none() && depth < deepest {
+            depth = (4 * depth).min(deepest);
             continue;
         }
         return Ok(Ranked {
@@ -266,7 +269,6 @@ fn ranked(collection: &Collection, question: &mut Question, asked: &Asked) -> Re
             cut: short.then_some(depth),
         });
     }
-    unreachable!("the last round returns");
 }
 
 /// The nodes of all rankings, best first, ties in canonical order.

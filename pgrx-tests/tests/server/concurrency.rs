@@ -428,3 +428,31 @@ fn two_that_delete_do_not_lock_each_other_out() {
     );
     assert_eq!(wrong, 0);
 }
+
+#[test]
+fn communities_wait_for_who_deletes_entities_or_communities_by_hand() {
+    for deletes in [
+        "DELETE FROM kb.entity WHERE key = 'ann'",
+        "DELETE FROM kb.community WHERE size = 3",
+    ] {
+        let database = Database::new();
+        let mut client = session(&database);
+        run(
+            &mut client,
+            "SELECT rag_create('kb'); SELECT graph_add('kb', x, 'p', y) FROM (VALUES ('ann', 'bob'), ('bob', 'cy'), ('cy', 'ann'), ('dee', 'eli')) v (x, y); \
+             SELECT graph_communities('kb')",
+        );
+        let mut other = session(&database);
+        run(&mut other, &format!("BEGIN; {deletes}"));
+        let builder = Background::start(session(&database), REPORTS);
+        builder.until_it_waits(&mut client);
+        run(&mut other, "COMMIT");
+        builder.result().unwrap();
+        let lost = "SELECT (SELECT count(*) FROM kb.community_entity m WHERE NOT EXISTS (SELECT FROM kb.entity e WHERE e.id = m.entity_id)) \
+                    + (SELECT count(*) FROM kb.entity e WHERE NOT EXISTS (SELECT FROM kb.community_entity m WHERE m.entity_id = e.id))";
+        assert_eq!(one::<i64>(&mut client, lost), 0, "{deletes}");
+        let named = "SELECT count(*) FROM kb.community WHERE text ~ 'ann'";
+        let expected = i64::from(!deletes.contains("ann"));
+        assert_eq!(one::<i64>(&mut client, named), expected, "{deletes}");
+    }
+}
