@@ -12,7 +12,7 @@ use super::mapped::{Point, batches, numbered, reduce};
 use super::plain::{self, PASSAGES};
 use super::select::{Selection, at_level, nearest, write};
 use super::source::{Origin, check, documents};
-use super::{Answered, Wanted, prompts, replies, texts};
+use super::{Answered, Wanted, prompts, replies, texts, unasked};
 use crate::collection::Collection;
 use crate::error::Result;
 use crate::model::{Asking, Item, Ledger, Model};
@@ -55,12 +55,7 @@ pub fn ask(collection: &Collection, answerer: &Model, wanted: &Wanted, scope: &S
     let mut asked: HashSet<String> = HashSet::from([fold::name(wanted.question)]);
     let mut take = |read: Primer, open: &mut Vec<Open>, points: &mut Vec<Point>| {
         let score = read.score.unwrap_or_default();
-        for question in read.queries {
-            // A question that says nothing has no key.
-            if !fold::name(&question).is_empty() && asked.insert(fold::name(&question)) {
-                open.push(Open { question, score });
-            }
-        }
+        open.extend(unasked(read.queries, &mut asked).map(|question| Open { question, score }));
         if !read.answer.is_empty() {
             let text = read.answer;
             points.push(Point { text, score });

@@ -11,7 +11,7 @@ use serde_json::json;
 use super::mapped::NOTHING;
 use super::plain::{CANDIDATES, order};
 use super::source::{Origin, Source, check_tags, documents};
-use super::{Answered, Wanted, answered, prompts};
+use super::{Answered, Wanted, answered, prompts, unasked};
 use crate::collection::Collection;
 use crate::error::Result;
 use crate::model::{Answer, Asking, Item, Ledger, Model};
@@ -54,7 +54,7 @@ pub fn ask(collection: &Collection, answerer: Option<&Model>, wanted: &Wanted, s
         let plan = text(planner.want(answerer, &[Item::new(request, Vec::new())])?);
         planned = planner.calls;
         let parts = plan.and_then(|reply| draft(&reply).ok()).unwrap_or_default().items;
-        questions.extend(new_ones(parts, &mut asked));
+        questions.extend(unasked(parts, &mut asked).take(QUESTIONS));
     }
     let (mut used, mut sub_questions) = (0, questions[1..].to_vec());
     while used < hops && !questions.is_empty() {
@@ -77,7 +77,7 @@ pub fn ask(collection: &Collection, answerer: Option<&Model>, wanted: &Wanted, s
             break;
         };
         if read.score.unwrap_or_default() < ENOUGH {
-            questions = new_ones(read.queries, &mut asked);
+            questions = unasked(read.queries, &mut asked).take(QUESTIONS).collect();
             sub_questions.extend_from_slice(&questions);
         }
     }
@@ -124,15 +124,6 @@ pub fn ask(collection: &Collection, answerer: Option<&Model>, wanted: &Wanted, s
     }
     gathered.sources.append(&mut gathered.reranked);
     Ok((shown, gathered.sources))
-}
-
-/// The questions that have not been asked yet, a few of them.
-fn new_ones(questions: Vec<String>, asked: &mut HashSet<String>) -> Vec<String> {
-    let mut new = questions;
-    // A question that says nothing has no key.
-    new.retain(|question| !fold::name(question).is_empty() && asked.insert(fold::name(question)));
-    new.truncate(QUESTIONS);
-    new
 }
 
 /// The one answer, if there is one.

@@ -11,6 +11,9 @@ mod prompts;
 mod select;
 mod source;
 
+use std::collections::HashSet;
+
+use graphrag_text::fold;
 use pgrx::PgSqlErrorCode;
 use pgrx::prelude::*;
 use serde_json::{Value, json};
@@ -208,6 +211,15 @@ fn answered(ledger: &Ledger, model: &Model, answer: Option<Answer>) -> Result<St
             .detail(format!("{}.", capital(&reason))))
         }
     }
+}
+
+/// The questions that have not been asked yet, each of which counts as asked once it is taken.
+fn unasked(questions: Vec<String>, asked: &mut HashSet<String>) -> impl Iterator<Item = String> {
+    // A question that says nothing has no key.
+    questions.into_iter().filter(|question| {
+        let key = fold::name(question);
+        !key.is_empty() && asked.insert(key)
+    })
 }
 
 /// The answers of those that gave one; an error if none did.

@@ -30,16 +30,16 @@ impl Budget {
     }
 }
 
-/// Which of the items, best first, are taken of a budget: each that fits into what those before it have left.
-pub fn pack(tokens: &[u64], limit: Option<u64>) -> Vec<usize> {
-    let mut budget = Budget::new(limit);
-    (0..tokens.len()).filter(|&item| budget.take(tokens[item])).collect()
-}
-
 #[cfg(test)]
 mod tests {
-    use super::{Budget, pack};
+    use super::Budget;
     use proptest::prelude::*;
+
+    /// Which of the items, best first, are taken of a budget: each that fits into what those before it have left.
+    fn pack(tokens: &[u64], limit: Option<u64>) -> Vec<usize> {
+        let mut budget = Budget::new(limit);
+        (0..tokens.len()).filter(|&item| budget.take(tokens[item])).collect()
+    }
 
     #[test]
     fn what_does_not_fit_is_skipped() {

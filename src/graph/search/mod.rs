@@ -81,9 +81,8 @@ pub fn rank_by_walk(
     k: usize,
     scope: &Scope,
 ) -> Result<Vec<(i64, f64)>> {
-    let mut found = ranked(collection, query, vector, MODES[0].1, k, scope)?;
-    found.truncate(k);
-    Ok(found.into_iter().map(|passage| (passage.node, passage.score)).collect())
+    let found = Found::walk(collection, query, vector, MODES[0].1, k, scope)?;
+    Ok(found.leaves.into_iter().map(|(node, _, score)| (node, score)).collect())
 }
 
 /// The shares of the walk of a mode.
@@ -104,9 +103,13 @@ pub fn found(
     k: usize,
     scope: &Scope,
 ) -> Result<Vec<FoundRow>> {
-    let mut found = ranked(collection, query, vector, shares, k, scope)?;
-    found.truncate(k);
-    let nodes: Vec<i64> = found.iter().map(|passage| passage.node).collect();
+    let found = Found::walk(collection, query, vector, shares, k, scope)?;
+    // Where only passages are hidden, names would tell of them.
+    let via = match collection.hides_only_nodes()? {
+        true => HashMap::new(),
+        false => via(&found)?,
+    };
+    let nodes: Vec<i64> = found.leaves.iter().map(|leaf| leaf.0).collect();
     let sql = "SELECT n.id, n.text, ARRAY[n.document_id] FROM {s}.node n WHERE n.id = ANY ($1)";
     let mut rows: HashMap<i64, (String, Vec<i64>)> = collection
         .query(sql, &[nodes.into()], |row| {
@@ -115,36 +118,51 @@ pub fn found(
         .into_iter()
         .collect();
     Ok(found
+        .leaves
         .into_iter()
-        .filter_map(|passage| {
-            let (text, documents) = rows.remove(&passage.node)?;
-            Some((passage.node, passage.score, text, passage.via, documents))
+        .filter_map(|(node, block, score)| {
+            let (text, documents) = rows.remove(&node)?;
+            Some((node, score, text, via.get(&block).cloned(), documents))
         })
         .collect())
 }
 
-/// A leaf that the walk has come by.
-pub struct Passage {
-    pub node: i64,
-    pub score: f64,
-    /// The entities through which most of it came.
-    pub via: Option<String>,
+/// What a walk has come by.
+struct Found<'a> {
+    around: Around<'a>,
+    walked: Walked,
+    /// Leaf, block and share, best first.
+    leaves: Vec<(i64, i64, f64)>,
 }
 
-/// The `k` leaves of the blocks that most of the walk comes by. Where it started from what is near and comes by fewer, the next nearest
-/// follow, which it has not come by.
-fn ranked(
-    collection: &Collection,
-    query: &str,
-    vector: Option<&Vector>,
-    shares: [f64; 3],
-    k: usize,
-    scope: &Scope,
-) -> Result<Vec<Passage>> {
-    let mut around = Around::new(collection, scope)?;
-    let seeds = Seeds::find(collection, &mut around, query, vector, scope)?;
-    let (start, starts_near) = seeds.weighted(shares);
-    let walked = walk(&start, LIMITS, |vertices| around.edges(vertices), &mut tick)?;
+impl<'a> Found<'a> {
+    /// The `k` leaves of the blocks that most of the walk comes by. Where it started from what is near and comes by fewer, the next
+    /// nearest follow, which it has not come by.
+    fn walk(
+        collection: &'a Collection,
+        query: &str,
+        vector: Option<&Vector>,
+        shares: [f64; 3],
+        k: usize,
+        scope: &'a Scope,
+    ) -> Result<Found<'a>> {
+        let mut around = Around::new(collection, scope)?;
+        let start = Seeds::find(collection, &mut around, query, vector, scope, shares)?;
+        let walked = walk(&start.seeds, LIMITS, |vertices| around.edges(vertices), &mut tick)?;
+        let mut leaves = leaves(collection, &blocks(&walked, k), vector, k, scope)?;
+        if let Some(vector) = vector.filter(|_| start.is_near && leaves.len() < k) {
+            let mut taken: HashSet<i64> = leaves.iter().map(|leaf| leaf.0).collect();
+            let next = seeds::nearest(collection, vector, k as i64, scope)?;
+            let next = next.into_iter().filter(|(node, ..)| taken.insert(*node));
+            let missing = k - leaves.len();
+            leaves.extend(next.map(|(node, block, _)| (node, block, 0.0)).take(missing));
+        }
+        Ok(Found { around, walked, leaves })
+    }
+}
+
+/// The `k` blocks that most of a walk comes by, and those that are as good as the last one.
+fn blocks(walked: &Walked, k: usize) -> Vec<(i64, f64)> {
     let mut blocks: Vec<(i64, f64)> = walked
         .rank
         .iter()
@@ -156,30 +174,9 @@ fn ranked(
         .filter(|(_, share)| *share > 0.0)
         .collect();
     blocks.sort_by(|a, b| b.1.total_cmp(&a.1));
-    // Those that are as good as the last one are all looked at.
     let worst = blocks.get(k.saturating_sub(1)).map_or(0.0, |block| block.1);
     blocks.retain(|block| block.1 >= worst);
-    let mut leaves = leaves(collection, &blocks, vector, k, scope)?;
-    let ids: Vec<i64> = leaves.iter().map(|leaf| leaf.1).collect();
-    if let Some(vector) = vector.filter(|_| starts_near && leaves.len() < k) {
-        let mut taken: HashSet<i64> = leaves.iter().map(|leaf| leaf.0).collect();
-        let next = seeds::nearest(collection, vector, k as i64, scope)?;
-        let next = next.into_iter().filter(|(node, ..)| taken.insert(*node));
-        leaves.extend(next.map(|(node, block, _)| (node, block, 0.0)).take(k - ids.len()));
-    }
-    // Where only passages are hidden, names would tell of them.
-    let via = match collection.hides_only_nodes()? {
-        true => HashMap::new(),
-        false => via(&around, &walked, &ids)?,
-    };
-    Ok(leaves
-        .into_iter()
-        .map(|(node, block, score)| Passage {
-            node,
-            score,
-            via: via.get(&block).cloned(),
-        })
-        .collect())
+    blocks
 }
 
 /// The leaves of some blocks with block and score, best first, ties in canonical order: the one nearest to the query has what its block
@@ -215,9 +212,10 @@ fn leaves(
     collection.query(&sql, &args, |row| Ok((row.need(1)?, row.need(2)?, row.need(3)?)))
 }
 
-/// For each block the names of the entities through which most of the walk came, where it came through any.
-fn via(around: &Around, walked: &Walked, blocks: &[i64]) -> Result<HashMap<i64, String>> {
-    let mut through: HashMap<i64, Vec<(f64, i64)>> = blocks.iter().map(|&block| (block, Vec::new())).collect();
+/// For each block that was found the names of the entities through which most of the walk came, where it came through any.
+fn via(found: &Found) -> Result<HashMap<i64, String>> {
+    let Found { around, walked, leaves } = found;
+    let mut through: HashMap<i64, Vec<(f64, i64)>> = leaves.iter().map(|leaf| (leaf.1, Vec::new())).collect();
     for (&vertex, edges) in &walked.edges {
         let (Vertex::Entity(entity), Some(share)) = (Vertex::of(vertex), walked.rank.get(&vertex)) else {
             continue;

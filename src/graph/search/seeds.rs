@@ -20,44 +20,47 @@ pub const POWER: i32 = 8;
 /// The most words of a name in a question.
 const WORDS: usize = 8;
 
-/// Three kinds of seeds, each with its weights.
-pub struct Seeds([Vec<(u64, f64)>; 3]);
+/// Where a walk starts, with weights.
+pub struct Seeds {
+    pub seeds: Vec<(u64, f64)>,
+    /// The nearest passages are among them.
+    pub is_near: bool,
+}
 
 impl Seeds {
+    /// Seeds of three kinds, each with its share: entities that the question names, the nearest passages, and entities of the nearest
+    /// reports. The share of a kind without seeds goes to the others; without any, the nearest passages are taken.
     pub fn find(
         collection: &Collection,
         around: &mut Around,
         query: &str,
         vector: Option<&Vector>,
         scope: &Scope,
+        shares: [f64; 3],
     ) -> Result<Seeds> {
-        let mut seeds = [named(collection, around, query)?, Vec::new(), Vec::new()];
+        let mut seeds = Vec::new();
+        let mut add = |kind: Vec<(u64, f64)>, share: f64| {
+            let sum: f64 = kind.iter().map(|seed| seed.1).sum();
+            seeds.extend(kind.iter().map(|(vertex, weight)| (*vertex, share * weight / sum)));
+        };
+        let [of_names, of_passages, of_themes] = shares;
+        let mut is_near = of_passages > 0.0;
+        if of_names > 0.0 {
+            add(named(collection, around, query)?, of_names);
+        }
         if let Some(vector) = vector {
-            seeds[1] = passages(collection, vector, scope)?;
-            seeds[2] = themes(collection, vector, scope)?;
+            if of_themes > 0.0 {
+                add(themes(collection, vector, scope)?, of_themes);
+            }
+            if is_near {
+                add(passages(collection, vector, scope)?, of_passages);
+            }
         }
-        Ok(Seeds(seeds))
-    }
-
-    /// All of them, each kind with its share. The share of a kind without seeds goes to the others; without any that are wanted, the
-    /// nearest passages are. Answers also whether these are among them.
-    pub fn weighted(&self, shares: [f64; 3]) -> (Vec<(u64, f64)>, bool) {
-        let is_empty = |shares: &[f64; 3]| {
-            self.0
-                .iter()
-                .zip(shares)
-                .all(|(seeds, share)| seeds.is_empty() || *share == 0.0)
-        };
-        let shares = match is_empty(&shares) {
-            true => [0.0, 1.0, 0.0],
-            false => shares,
-        };
-        let mut all = Vec::new();
-        for (seeds, share) in self.0.iter().zip(shares) {
-            let sum: f64 = seeds.iter().map(|seed| seed.1).sum();
-            all.extend(seeds.iter().map(|(vertex, weight)| (*vertex, share * weight / sum)));
+        if let Some(vector) = vector.filter(|_| seeds.is_empty() && !is_near) {
+            is_near = true;
+            seeds = passages(collection, vector, scope)?;
         }
-        (all, shares[1] > 0.0)
+        Ok(Seeds { seeds, is_near })
     }
 }
 
