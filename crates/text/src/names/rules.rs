@@ -260,6 +260,12 @@ fn part(short: &str, long: &str) -> Found {
     fits.then_some((if near { 0.5 + 0.4 * n as f32 / m as f32 } else { 0.45 }, CONTAINED))
 }
 
+/// The number of letters of `word`, doubled ones counted once: writing a letter twice makes no longer word.
+fn undoubled(word: &str) -> usize {
+    let mut last = None;
+    word.chars().filter(|&c| last.replace(c) != Some(c)).count()
+}
+
 /// The same words but for a few letters: each within the [budget](edit::budget) of its length, all within [`edit::MOST`].
 fn spelling(a: &Form, b: &Form) -> Found {
     if a.words.len() != b.words.len() || a.han_numbers != b.han_numbers {
@@ -279,7 +285,7 @@ fn spelling(a: &Form, b: &Form) -> Found {
         {
             return None;
         }
-        let length = [x, y].map(|word| word.skeleton.chars().count()).into_iter().max()?;
+        let length = [x, y].map(|word| undoubled(&word.skeleton)).into_iter().max()?;
         // Another way to write a sound counts as one letter, except from script to script.
         let cost = edit::cost(&p, &q).max(u32::from(!cross));
         if cost > edit::budget(length) {
