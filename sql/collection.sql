@@ -439,7 +439,7 @@ COMMENT ON TABLE {schema}.community_entity IS 'Members of communities.';
 COMMENT ON TABLE {schema}.community_source IS 'Every document behind a community.';
 COMMENT ON TABLE {schema}.model_call IS 'Ledger of model calls: one row an item asked. Answer a pending one: UPDATE ... SET response = ..., status = ''done'' WHERE key = ....';
 COMMENT ON COLUMN {schema}.model_call.key IS 'sha256 of role, model, parameters and request.';
-COMMENT ON COLUMN {schema}.model_call.step IS 'What the answer is for: embed, reembed (by another embedder), tree, extract, describe, resolve, reports, or of questions ask, plan, map, rate, explore, judge or draft.';
+COMMENT ON COLUMN {schema}.model_call.step IS 'What the answer is for: embed, reembed (by another embedder), tree, extract, describe, resolve, reports, or of questions ask, plan, map, rate, explore, judge, draft, rewrite or rerank.';
 COMMENT ON COLUMN {schema}.model_call.request IS 'What is asked, in full while the call is pending or failed: a body of OpenAI''s interface without the model, or the texts that a function gets.';
 COMMENT ON COLUMN {schema}.model_call.response IS 'The answer: a text as a JSON string, a vector as an array of numbers, or a provider''s whole reply. Afterwards the text alone.';
 COMMENT ON COLUMN {schema}.model_call.embedding IS 'A vector that was answered and does not stand in the row that it is for.';

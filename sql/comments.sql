@@ -59,24 +59,25 @@ Columns: node_id, level (0 = leaf), score (cosine), text, token_count, metadata,
 COMMENT ON FUNCTION @extschema@.raptor_search(text, vector, int, jsonb, text, int, bigint[], int, int, int, int, text) IS
 'raptor_search by a vector of the collection''s dimensions in place of a text.';
 
-COMMENT ON FUNCTION @extschema@.rag_search(text, text, int, jsonb, text[], text, bigint[], float8[], text, int, int) IS
+COMMENT ON FUNCTION @extschema@.rag_search(text, text, int, jsonb, text[], text, bigint[], float8[], text, int, int, text[], int, vector) IS
 'The k best passages for a question by several methods: dense (leaves by cosine), lexical (leaves by BM25, k1 1.2, b 0.75), tree (leaves and summaries by cosine), graph (leaves by a walk over the knowledge graph, as graph_search). methods NULL is what measures best: graph where blocks have been read, else dense, with lexical where no part of the embedder is builtin:lsa.
 filter: pairs that the metadata holds. documents: only what draws wholly on these document ids. BM25 counts the leaves in scope alone. A text stands in the result once, and a summary not beside leaves that say half of it.
 expand: leaf, or block, which shows for each leaf the block that it is from, each once. fusion: rrf (reciprocal ranks, constant 60) or scores (the scores of each method stretched to 0 to 1). weights: of the methods, in their order; NULL is 1 each.
 max_tokens: goes down the ranking of k rows and keeps what still fits. candidates: rows taken of each method; NULL: 2k, of several methods at least 100 each, and more where rows are left out.
-Columns: node_id, level (0 = leaf), score (fused; of one method alone its cosine or BM25), dense_rank, lexical_rank, tree_rank, graph_rank (from 1; NULL where the method has not found it), text, token_count, section_path, metadata, document_ids (at most 1,000), documents (their number), block_id, start_char, end_char (of text in the body of the document), matched (with block: the text of the leaf).
-Errors: 22023 for unknown names or weights that do not fit, those of rag_embed with dense or tree, 42704 if the language of the collection has been dropped, 53200.';
+rewrite: what the answerer makes of the question, searched beside it: reword (other words), queries (up to five questions), hypothetical (a passage that would answer it; Gao et al. 2023). rerank: so many of the best are put in order by the reranker, and the first k shown. Both are off by default and counted by rag_usage. query_vector: the vector of the question, where the caller has it.
+Columns: node_id, level (0 = leaf), score (fused; of one method alone its cosine or BM25), dense_rank, lexical_rank, tree_rank, graph_rank (from 1; NULL where the method has not found it), text, token_count, section_path, metadata, document_ids (at most 1,000), documents (their number), block_id, start_char, end_char (of text in the body of the document), matched (with block: the text of the leaf), rerank_score.
+Errors: 22023 for unknown names or weights that do not fit, those of rag_embed with dense or tree, 55000 with rewrite without an answerer or rerank without a reranker, 38000 if the reranker fails, 42501 with either unless you are a member of the owning role, 42704 if the language of the collection has been dropped, 53200.';
 
-COMMENT ON FUNCTION @extschema@.rag_explain(text, text, int, jsonb, text[], text, bigint[], float8[], text, int, int) IS
+COMMENT ON FUNCTION @extschema@.rag_explain(text, text, int, jsonb, text[], text, bigint[], float8[], text, int, int, text[], int, vector) IS
 'What rag_search with the same arguments has made of each candidate: every node of the fused ranking, best first, what each method scored it, and why it is not shown.
-Columns: node_id, rank (in the result, from 1; NULL if it is not shown), score (fused; of one method alone its own), and of each method the rank from 1 and the score (dense and tree: cosine; lexical: BM25; graph: share of the walk), NULL where it has not found the node or was not asked,
+Columns: node_id, rank (in the result, from 1; NULL if it is not shown), score (fused; of one method alone its own), and of each method the rank from 1 and the score (dense and tree: cosine; lexical: BM25; graph: share of the walk), NULL where it has not found the node or was not asked, rerank_score,
 outcome (shown; repeats node N; does not fit the budget, max_tokens; beyond k), text (of the leaf or the summary, its first 200 characters).
 Errors: those of rag_search.';
 
 COMMENT ON FUNCTION @extschema@.rag_evaluate(text, regclass, int, text[], jsonb, bigint[], bigint) IS
 'How well methods find the documents that are known to be relevant: a row a method, with the means over all questions.
 golden: a table or view of yours with columns question text, relevant text[] (source keys) and, if you like, grades int[] (0 to 50, of the same length; 1 where there is none), read with your rights. Keys of no document in scope, and questions without a known one, are left out, and a NOTICE says how many.
-methods: dense, lexical, tree, graph (of rag_search alone); fused (dense+lexical); sums with weights if you like, such as dense*0.3+graph, fused by reciprocal ranks, or, with " by scores" behind, by scores; local, global, hybrid, mix, pagerank (of graph_search).
+methods: dense, lexical, tree, graph (of rag_search alone); fused (dense+lexical); sums with weights if you like, such as dense*0.3+graph, fused by reciprocal ranks, or, with " by scores" behind, by scores, and with " with rerank" or " with reword+rerank" behind that with what models add (as in rag_search, for members of the owning role); local, global, hybrid, mix, pagerank (of graph_search).
 k: the first so many documents count, 1 to 1000. What is ranked are documents: the first place of one counts, a summary of several is none.
 Columns: method, k, questions (measured), recall, hit (one is found), all_found, precision, mrr, ndcg (gain 2^grade - 1), each from 0 to 1; difference (mean of recall less that of the first method, question by question), difference_low and difference_high (95 % bootstrap interval, 10,000 resamples, the same for the same seed); milliseconds (median of a search for k rows, without the embedding of the question).
 Errors: 42703 or 42804 for a golden table without the columns, 42501 without rights on it, 22023 for an unknown method or grades that do not fit.';
@@ -165,7 +166,7 @@ COMMENT ON FUNCTION @extschema@._refresh_start(text, bigint, text[]) IS 'The fir
 COMMENT ON FUNCTION @extschema@._refresh_round(text) IS 'One short piece of what rag_refresh does; whether there is more.';
 
 COMMENT ON FUNCTION @extschema@.rag_usage(text) IS
-'What models were asked and what it cost, by step (embed, reembed, tree, extract, describe, resolve, reports, map, rate, explore, ask, judge, draft), documents that are gone by now included.
+'What models were asked and what it cost, by step (embed, reembed, tree, extract, describe, resolve, reports, map, rate, explore, ask, judge, draft, rewrite, rerank), documents that are gone by now included.
 Columns: step, calls (items asked), prompt_tokens and completion_tokens (as the model counts them, else estimated; NULL of functions), cost (by the prices of the server; NULL without any), failed, repaired (replies that had to be mended to be read).';
 
 COMMENT ON FUNCTION @extschema@.rag_estimate(text) IS
@@ -199,8 +200,8 @@ COMMENT ON FUNCTION @extschema@.rag_questions(text, int, int, int, jsonb, bigint
 filter and documents: only what draws wholly on documents that pass is read. Columns: persona, task, question; fewer than asked for where the answerer gives fewer or the same twice.
 Errors: 55000 without an answerer, 38000 if it fails, 42501 unless you are a member of the owning role.';
 
-COMMENT ON FUNCTION @extschema@.rag_context(text, text, int, jsonb, text[], text, float8, bigint[]) IS
+COMMENT ON FUNCTION @extschema@.rag_context(text, text, int, jsonb, text[], text, float8, bigint[], text[], int) IS
 'What a model should read for a question: passages as rag_search finds them, and relations of the entities that it names, packed into max_tokens, which are never exceeded: what does not fit is skipped.
-methods, expand, filter and documents: as in rag_search. graph_share (0.2): of max_tokens, what relations may take before passages; either gets what the other leaves.
+methods, expand, filter, documents, rewrite and rerank: as in rag_search. graph_share (0.2): of max_tokens, what relations may take before passages; either gets what the other leaves.
 Columns: citation (P1 a passage or summary, G1 a relation), kind (passage, summary, relation), id (of node or relation), text, token_count (of the text behind its tag), title, source_key, section_path, start_char, end_char (of a leaf or block, in the body of its document), document_ids.
 Errors: those of rag_search, 22023 for a number out of range.';

@@ -11,12 +11,15 @@ CREATE FUNCTION @extschema@.rag_search(
     weights float8[] DEFAULT NULL,
     fusion text DEFAULT 'rrf',
     max_tokens int DEFAULT NULL,
-    candidates int DEFAULT NULL)
+    candidates int DEFAULT NULL,
+    rewrite text[] DEFAULT '{}',
+    rerank int DEFAULT NULL,
+    query_vector vector DEFAULT NULL)
 RETURNS TABLE (
     node_id bigint, level int, score float8, dense_rank int, lexical_rank int, tree_rank int, graph_rank int, text text,
     token_count int, section_path text[], metadata jsonb, document_ids bigint[], documents bigint, block_id bigint,
-    start_char int, end_char int, matched text)
-LANGUAGE c STABLE COST 1000 ROWS 10 AS 'MODULE_PATHNAME', 'rag_search_wrapper';
+    start_char int, end_char int, matched text, rerank_score float8)
+LANGUAGE c VOLATILE COST 1000 ROWS 10 AS 'MODULE_PATHNAME', 'rag_search_wrapper';
 
 CREATE FUNCTION @extschema@.rag_context(
     collection text,
@@ -26,11 +29,13 @@ CREATE FUNCTION @extschema@.rag_context(
     methods text[] DEFAULT NULL,
     expand text DEFAULT 'leaf',
     graph_share float8 DEFAULT 0.2,
-    documents bigint[] DEFAULT NULL)
+    documents bigint[] DEFAULT NULL,
+    rewrite text[] DEFAULT '{}',
+    rerank int DEFAULT NULL)
 RETURNS TABLE (
     citation text, kind text, id bigint, text text, token_count int, title text, source_key text, section_path text[], start_char int,
     end_char int, document_ids bigint[])
-LANGUAGE c STABLE COST 1000 ROWS 20 AS 'MODULE_PATHNAME', 'rag_context_wrapper';
+LANGUAGE c VOLATILE COST 1000 ROWS 20 AS 'MODULE_PATHNAME', 'rag_context_wrapper';
 
 CREATE FUNCTION @extschema@.rag_explain(
     collection text,
@@ -43,11 +48,14 @@ CREATE FUNCTION @extschema@.rag_explain(
     weights float8[] DEFAULT NULL,
     fusion text DEFAULT 'rrf',
     max_tokens int DEFAULT NULL,
-    candidates int DEFAULT NULL)
+    candidates int DEFAULT NULL,
+    rewrite text[] DEFAULT '{}',
+    rerank int DEFAULT NULL,
+    query_vector vector DEFAULT NULL)
 RETURNS TABLE (
     node_id bigint, rank int, score float8, dense_rank int, dense_score float8, lexical_rank int, lexical_score float8,
-    tree_rank int, tree_score float8, graph_rank int, graph_score float8, outcome text, text text)
-LANGUAGE c STABLE COST 1000 ROWS 100 AS 'MODULE_PATHNAME', 'rag_explain_wrapper';
+    tree_rank int, tree_score float8, graph_rank int, graph_score float8, rerank_score float8, outcome text, text text)
+LANGUAGE c VOLATILE COST 1000 ROWS 100 AS 'MODULE_PATHNAME', 'rag_explain_wrapper';
 
 -- How good they are.
 
@@ -62,7 +70,7 @@ CREATE FUNCTION @extschema@.rag_evaluate(
 RETURNS TABLE (
     method text, k int, questions bigint, recall float8, hit float8, all_found float8, "precision" float8, mrr float8,
     ndcg float8, difference float8, difference_low float8, difference_high float8, milliseconds float8)
-LANGUAGE c STABLE COST 100000 ROWS 5 AS 'MODULE_PATHNAME', 'rag_evaluate_wrapper';
+LANGUAGE c VOLATILE COST 100000 ROWS 5 AS 'MODULE_PATHNAME', 'rag_evaluate_wrapper';
 
 CREATE FUNCTION @extschema@.rag_evaluate_detail(
     collection text,
@@ -74,4 +82,4 @@ CREATE FUNCTION @extschema@.rag_evaluate_detail(
 RETURNS TABLE (
     question text, method text, recall float8, hit float8, all_found float8, "precision" float8, mrr float8, ndcg float8,
     found text[], missed text[])
-LANGUAGE c STABLE COST 100000 ROWS 100 AS 'MODULE_PATHNAME', 'rag_evaluate_detail_wrapper';
+LANGUAGE c VOLATILE COST 100000 ROWS 100 AS 'MODULE_PATHNAME', 'rag_evaluate_detail_wrapper';

@@ -9,14 +9,14 @@ use graphrag_text::fold;
 use serde_json::json;
 
 use super::mapped::NOTHING;
-use super::plain::{CANDIDATES, order};
+use super::plain::CANDIDATES;
 use super::source::{Origin, Source, check_tags, documents};
 use super::{Answered, Wanted, answered, prompts, unasked};
 use crate::collection::Collection;
 use crate::error::Result;
 use crate::model::{Answer, Asking, Item, Ledger, Model};
 use crate::retrieve::context::{Cited, pack};
-use crate::retrieve::pack::Hit;
+use crate::retrieve::help::rerank;
 use crate::retrieve::{Asked, find};
 use crate::search::Scope;
 
@@ -149,7 +149,9 @@ impl Gathered {
             let share = budget.saturating_sub(self.tokens) / (questions.len() - at) as u64;
             let mut passages = find(collection, question, &search, scope.clone())?;
             if let Some(reranker) = &collection.options.reranker {
-                passages = self.rerank(ledger, reranker, question, passages)?;
+                passages.truncate(CANDIDATES);
+                let reranked = rerank(ledger, reranker, question, passages, &mut self.reranked)?;
+                passages = reranked.into_iter().map(|(_, hit)| hit).collect();
             }
             let found = pack(collection, question, passages, share, GRAPH_SHARE, scope)?;
             let hashes = hashes(collection, &found)?;
@@ -180,30 +182,6 @@ impl Gathered {
             }
         }
         Ok(())
-    }
-
-    /// The best passages in the order of the reranker's scores.
-    fn rerank(
-        &mut self,
-        ledger: &mut Ledger,
-        model: &Model,
-        question: &str,
-        mut passages: Vec<Hit>,
-    ) -> Result<Vec<Hit>> {
-        passages.truncate(CANDIDATES);
-        let read: Vec<Source> = passages
-            .iter()
-            .map(|passage| Source {
-                origin: Origin::Node(passage.node, None, None),
-                text: passage.text.clone(),
-                documents: passage.document_ids.clone(),
-            })
-            .collect();
-        let texts: Vec<&str> = read.iter().map(|source| source.text.as_str()).collect();
-        let order = order(ledger, model, question, &texts, documents(read.iter()))?;
-        self.reranked.extend(read);
-        let mut passages: Vec<Option<Hit>> = passages.into_iter().map(Some).collect();
-        Ok(order.into_iter().filter_map(|at| passages[at].take()).collect())
     }
 
     /// The texts as they stand in a prompt.

@@ -9,7 +9,7 @@ mod mapped;
 mod plain;
 mod prompts;
 mod select;
-mod source;
+pub mod source;
 
 use std::collections::HashSet;
 
@@ -185,7 +185,7 @@ fn answer(collection: &Collection, wanted: &Wanted, scope: &Scope) -> Result<Ans
 }
 
 /// The answerer of a collection, which has to have one.
-fn answerer(collection: &Collection) -> Result<&Model> {
+pub fn answerer(collection: &Collection) -> Result<&Model> {
     collection.options.answerer.as_ref().ok_or_else(|| {
         Error::new(
             PgSqlErrorCode::ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
@@ -199,7 +199,7 @@ fn answerer(collection: &Collection) -> Result<&Model> {
 }
 
 /// The one answer that was wanted, or why there is none.
-fn answered(ledger: &Ledger, model: &Model, answer: Option<Answer>) -> Result<String> {
+pub fn answered(ledger: &Ledger, model: &Model, answer: Option<Answer>) -> Result<String> {
     match answer {
         Some(Answer::Text(text)) => Ok(text),
         _ => {
@@ -231,7 +231,7 @@ fn texts(ledger: &Ledger, model: &Model, answers: Vec<Option<Answer>>) -> Result
 }
 
 /// The texts of the answers that have one.
-fn replies(answers: Vec<Option<Answer>>) -> Vec<Option<String>> {
+pub fn replies(answers: Vec<Option<Answer>>) -> Vec<Option<String>> {
     answers
         .into_iter()
         .map(|answer| match answer {

@@ -8,9 +8,9 @@ use super::mapped::numbered;
 use super::source::{Origin, Source, check, documents};
 use super::{Answered, Wanted, answered, prompts};
 use crate::collection::Collection;
-use crate::error::{Error, Result};
-use crate::model::prompts::rerank as rerank_request;
+use crate::error::Result;
 use crate::model::{Asking, Item, Ledger, Model};
+use crate::retrieve::help::order;
 use crate::search::{Scope, query_vector, rank, tell_if_unembedded};
 
 /// Passages that the answerer reads.
@@ -99,25 +99,5 @@ fn rerank(ledger: &mut Ledger, model: &Model, question: &str, passages: Vec<Sour
     let texts: Vec<&str> = passages.iter().map(|passage| passage.text.as_str()).collect();
     let order = order(ledger, model, question, &texts, documents(passages.iter()))?;
     let mut passages: Vec<Option<Source>> = passages.into_iter().map(Some).collect();
-    Ok(order.into_iter().filter_map(|at| passages[at].take()).collect())
-}
-
-/// The places of some texts in the order of the reranker's scores; those of equal score stay as they were.
-pub fn order(
-    ledger: &mut Ledger,
-    model: &Model,
-    question: &str,
-    texts: &[&str],
-    documents: Vec<i64>,
-) -> Result<Vec<usize>> {
-    let mut order: Vec<usize> = (0..texts.len()).collect();
-    if texts.len() < 2 {
-        return Ok(order);
-    }
-    let item = Item::new(rerank_request(question, texts), documents);
-    let reply = ledger.want(model, &[item])?.pop().flatten();
-    let reply = answered(ledger, model, reply)?;
-    let scores: Vec<f64> = serde_json::from_str(&reply).map_err(|_| Error::internal("scores that are no numbers"))?;
-    order.sort_by(|&a, &b| scores[b].total_cmp(&scores[a]));
-    Ok(order)
+    Ok(order.into_iter().filter_map(|(at, _)| passages[at].take()).collect())
 }

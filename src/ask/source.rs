@@ -145,6 +145,9 @@ pub fn cited(text: &str, last: usize) -> Vec<usize> {
 
 /// Forgets the answers at once if something that was read has changed or gone meanwhile: whoever did that could not see them.
 pub fn forget_what_changed(collection: &Collection, read: &[Source]) -> Result<()> {
+    if read.is_empty() {
+        return Ok(());
+    }
     // Locked, so that they stay as they are until this is committed and seen. A changed document has other blocks and nodes.
     let all = documents(read.iter());
     let sql = "SELECT id FROM {s}.document WHERE id = ANY ($1) ORDER BY id FOR SHARE";

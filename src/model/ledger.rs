@@ -17,7 +17,9 @@ use crate::error::{Error, Result, notice};
 use crate::pg::vector::Vector;
 
 /// The steps of questions, which somebody waits for.
-pub const QUESTIONS: [&str; 7] = ["ask", "plan", "map", "rate", "explore", "judge", "draft"];
+pub const QUESTIONS: [&str; 9] = [
+    "ask", "plan", "map", "rate", "explore", "judge", "draft", "rewrite", "rerank",
+];
 
 /// Rows that are looked up or written at once.
 const BATCH: usize = 1_000;

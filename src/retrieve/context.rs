@@ -36,7 +36,7 @@ pub struct Cited {
     pub documents: Vec<i64>,
 }
 
-/// SQL: `rag_context(collection, query, max_tokens, filter, methods, expand, graph_share, documents)`.
+/// SQL: `rag_context(collection, query, max_tokens, filter, methods, expand, graph_share, documents, rewrite, rerank)`.
 #[pg_extern(sql = false)]
 #[allow(clippy::too_many_arguments, reason = "the arguments of the SQL function")]
 fn rag_context(
@@ -48,6 +48,8 @@ fn rag_context(
     expand: Option<&str>,
     graph_share: Option<f64>,
     documents: Option<Vec<Option<i64>>>,
+    rewrite: Option<Vec<Option<String>>>,
+    rerank: Option<i32>,
 ) -> sql::Result<
     TableIterator<
         'static,
@@ -69,9 +71,10 @@ fn rag_context(
     let query = required(query, "query")?;
     let budget = in_range(max_tokens, "max_tokens", 1..=i32::MAX)?;
     let share = in_range(graph_share, "graph_share", 0.0..=1.0)?;
-    let asked = Asked::new(Some(PASSAGES), methods, expand, None, Some("rrf"), None, None)?;
+    let passages = rerank.filter(|rows| *rows > 0).unwrap_or(PASSAGES);
+    let asked = Asked::new(Some(passages), methods, expand, None, Some("rrf"), None, None)?.helped(rewrite, rerank)?;
     let scope = Scope::new(filter, documents)?;
-    let collection = Collection::read(collection)?;
+    let collection = asked.open(collection)?;
     let found = find(&collection, query, &asked, scope.clone())?;
     let rows = pack(&collection, query, found, budget as u64, share, &scope)?;
     Ok(TableIterator::new(rows.into_iter().map(|row| {

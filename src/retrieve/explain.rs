@@ -6,11 +6,13 @@ use pgrx::prelude::*;
 
 use super::method::{METHODS, Question};
 use super::pack::Outcome;
-use super::{Asked, ranked};
+use super::{Asked, helped};
+use crate::ask::source::forget_what_changed;
 use crate::collection::Collection;
 use crate::error::{Result, required, sql};
 use crate::pg::json::Json;
 use crate::pg::memory;
+use crate::pg::vector::Vector;
 use crate::search::{Scope, tell_if_unembedded};
 
 /// Characters that are shown of a text.
@@ -28,11 +30,12 @@ type Row = (
     Option<f64>,
     Option<i32>,
     Option<f64>,
+    Option<f64>,
     String,
     String,
 );
 
-/// SQL: `rag_explain(collection, query, k, filter, methods, expand, documents, weights, fusion, max_tokens, candidates)`.
+/// SQL: `rag_explain(collection, query, k, filter, methods, expand, documents, weights, fusion, max_tokens, candidates, rewrite, rerank, query_vector)`.
 #[pg_extern(sql = false)]
 fn rag_explain(
     collection: Option<&str>,
@@ -46,6 +49,9 @@ fn rag_explain(
     fusion: Option<&str>,
     max_tokens: Option<i32>,
     candidates: Option<i32>,
+    rewrite: Option<Vec<Option<String>>>,
+    rerank: Option<i32>,
+    query_vector: Option<Vector>,
 ) -> sql::Result<
     TableIterator<
         'static,
@@ -61,20 +67,29 @@ fn rag_explain(
             name!(tree_score, Option<f64>),
             name!(graph_rank, Option<i32>),
             name!(graph_score, Option<f64>),
+            name!(rerank_score, Option<f64>),
             name!(outcome, String),
             name!(text, String),
         ),
     >,
 > {
     let query = required(query, "query")?;
-    let asked = Asked::new(k, methods, expand, weights, fusion, max_tokens, candidates)?;
+    let asked = Asked::new(k, methods, expand, weights, fusion, max_tokens, candidates)?.helped(rewrite, rerank)?;
     let scope = Scope::new(filter, documents)?;
-    let collection = Collection::read(collection)?;
-    Ok(TableIterator::new(explain(&collection, query, &asked, scope)?))
+    let collection = asked.open(collection)?;
+    Ok(TableIterator::new(explain(
+        &collection,
+        (query, query_vector),
+        &asked,
+        scope,
+    )?))
 }
 
-fn explain(collection: &Collection, query: &str, asked: &Asked, scope: Scope) -> Result<Vec<Row>> {
-    let found = ranked(collection, &mut Question::new(collection, query, scope), asked)?;
+fn explain(collection: &Collection, query: (&str, Option<Vector>), asked: &Asked, scope: Scope) -> Result<Vec<Row>> {
+    let mut read = Vec::new();
+    let mut question = Question::new(collection, query.0, scope).given(query.1)?;
+    let found = helped(collection, &mut question, asked, &mut read)?;
+    forget_what_changed(collection, &read)?;
     if found.fused.is_empty() && found.methods.iter().any(|(method, _)| method.is_by_vector()) {
         tell_if_unembedded(collection)?;
     }
@@ -89,7 +104,7 @@ fn explain(collection: &Collection, query: &str, asked: &Asked, scope: Scope) ->
         texts.insert(row.need::<i64>(1)?, text);
         memory::check(bytes, "the result of this search")
     })?;
-    let mut shown = 0;
+    let shown: HashMap<i64, i32> = (1..).zip(&found.hits).map(|(rank, hit)| (hit.node, rank)).collect();
     Ok(found
         .fused
         .into_iter()
@@ -100,10 +115,7 @@ fn explain(collection: &Collection, query: &str, asked: &Asked, scope: Scope) ->
                 (rank, at.and_then(|at| scores[at].get(&node).copied()))
             });
             let outcome = outcomes.get(&node);
-            let rank = (outcome == Some(&Outcome::Shown)).then(|| {
-                shown += 1;
-                shown
-            });
+            let rank = shown.get(&node).copied();
             let said = match outcome {
                 Some(Outcome::Shown) => "shown".to_owned(),
                 Some(Outcome::Repeats(other)) => format!("repeats node {other}"),
@@ -122,6 +134,7 @@ fn explain(collection: &Collection, query: &str, asked: &Asked, scope: Scope) ->
                 tree.1,
                 graph.0,
                 graph.1,
+                found.reranked.get(&node).copied(),
                 said,
                 texts.remove(&node)?,
             );

@@ -72,7 +72,7 @@ impl Method {
 /// What is asked, embedded when a method first needs it.
 pub struct Question<'a> {
     collection: &'a Collection,
-    text: &'a str,
+    pub text: &'a str,
     vector: Option<Option<Vector>>,
     leaves: Scope,
     nodes: Scope,
@@ -87,6 +87,22 @@ impl<'a> Question<'a> {
             leaves: scope.clone().within(0..=0),
             nodes: scope,
         }
+    }
+
+    /// With its vector, if the caller has one.
+    pub fn given(mut self, vector: Option<Vector>) -> Result<Question<'a>> {
+        if vector.is_some() {
+            self.vector = Some(search::query_vector(self.collection, None, vector)?);
+        }
+        Ok(self)
+    }
+
+    /// Another question in the same scope.
+    pub fn other<'b>(&self, text: &'b str) -> Question<'b>
+    where
+        'a: 'b,
+    {
+        Question::new(self.collection, text, self.nodes.clone())
     }
 
     /// The best `k` nodes by a method: (id, score), best first, ties in canonical order.

@@ -3,18 +3,24 @@
 pub mod context;
 mod evaluate;
 mod explain;
+pub mod help;
 mod method;
 pub mod pack;
 
 use std::collections::HashMap;
 
+use graphrag_rank::budget::Budget;
 use graphrag_rank::fusion::{Fused, Fusion, Ranking, fuse};
 use pgrx::prelude::*;
 
+use crate::ask::source::{Source, forget_what_changed};
 use crate::collection::Collection;
 use crate::error::{Error, Result, in_range, notice, required, sql};
+use crate::model::{Asking, Ledger, ledger};
 use crate::pg::json::Json;
+use crate::pg::vector::Vector;
 use crate::search::{Scope, in_order, tell_if_unembedded};
+use help::Rewriting;
 use method::{METHODS, Method, Question};
 use pack::{Hit, Limits, Outcome, Overlap, Packer, Show};
 
@@ -22,6 +28,8 @@ use pack::{Hit, Limits, Outcome, Overlap, Packer, Show};
 const CANDIDATES: i64 = 100;
 /// How much farther the rankings are read, each time four times as far, to make up for what is left out.
 const FARTHEST: i64 = 16;
+/// Rows that a reranker may be asked to read.
+const MOST_RERANKED: i32 = 1000;
 
 type Row = (
     i64,
@@ -41,9 +49,10 @@ type Row = (
     Option<i32>,
     Option<i32>,
     Option<String>,
+    Option<f64>,
 );
 
-/// SQL: `rag_search(collection, query, k, filter, methods, expand, documents, weights, fusion, max_tokens, candidates)`.
+/// SQL: `rag_search(collection, query, k, filter, methods, expand, documents, weights, fusion, max_tokens, candidates, rewrite, rerank, query_vector)`.
 #[pg_extern(sql = false)]
 fn rag_search(
     collection: Option<&str>,
@@ -57,6 +66,9 @@ fn rag_search(
     fusion: Option<&str>,
     max_tokens: Option<i32>,
     candidates: Option<i32>,
+    rewrite: Option<Vec<Option<String>>>,
+    rerank: Option<i32>,
+    query_vector: Option<Vector>,
 ) -> sql::Result<
     TableIterator<
         'static,
@@ -78,14 +90,20 @@ fn rag_search(
             name!(start_char, Option<i32>),
             name!(end_char, Option<i32>),
             name!(matched, Option<String>),
+            name!(rerank_score, Option<f64>),
         ),
     >,
 > {
     let query = required(query, "query")?;
-    let asked = Asked::new(k, methods, expand, weights, fusion, max_tokens, candidates)?;
+    let asked = Asked::new(k, methods, expand, weights, fusion, max_tokens, candidates)?.helped(rewrite, rerank)?;
     let scope = Scope::new(filter, documents)?;
-    let collection = Collection::read(collection)?;
-    Ok(TableIterator::new(rows(search(&collection, query, &asked, scope)?)))
+    let collection = asked.open(collection)?;
+    Ok(TableIterator::new(rows(search(
+        &collection,
+        (query, query_vector),
+        &asked,
+        scope,
+    )?)))
 }
 
 /// The arguments of a search but for what is searched.
@@ -98,6 +116,9 @@ pub struct Asked {
     budget: Option<i64>,
     /// Rows that are taken of each method; nothing for as many as it takes.
     candidates: Option<i64>,
+    rewrite: Vec<Rewriting>,
+    /// Rows that the reranker puts in order.
+    rerank: Option<i64>,
 }
 
 impl Asked {
@@ -110,6 +131,8 @@ impl Asked {
             fusion: Fusion::Ranks,
             budget: None,
             candidates: None,
+            rewrite: Vec::new(),
+            rerank: None,
         }
     }
 
@@ -157,7 +180,37 @@ impl Asked {
             },
             budget: given(max_tokens, "max_tokens")?,
             candidates: given(candidates, "candidates")?,
+            rewrite: Vec::new(),
+            rerank: None,
         })
+    }
+
+    /// With what models add.
+    pub fn helped(mut self, rewrite: Option<Vec<Option<String>>>, rerank: Option<i32>) -> Result<Asked> {
+        self.rewrite = Rewriting::list(rewrite)?;
+        if let Some(rows) = rerank {
+            self.rerank = Some(in_range(Some(rows), "rerank", 1..=MOST_RERANKED)?.into());
+        }
+        if self.rerank.is_some_and(|rows| rows < self.k) {
+            return Err(Error::invalid("rerank must be at least k")
+                .detail("It is the number of candidates that the reranker reads, of which the best k are shown.")
+                .hint("For example k => 5, rerank => 50."));
+        }
+        Ok(self)
+    }
+
+    pub fn is_helped(&self) -> bool {
+        self.rerank.is_some() || !self.rewrite.is_empty()
+    }
+
+    /// Opens a collection: to write what models are asked, if any are.
+    pub fn open(&self, name: Option<&str>) -> Result<Collection> {
+        if !self.is_helped() {
+            return Collection::read(name);
+        }
+        let collection = Collection::write(name)?;
+        ledger::retry_questions(&collection)?;
+        Ok(collection)
     }
 }
 
@@ -184,16 +237,20 @@ fn weights_of(weights: Option<Vec<Option<f64>>>, methods: usize) -> Result<Vec<f
 
 /// What rag_search finds, without the ranks of its methods.
 pub fn find(collection: &Collection, query: &str, asked: &Asked, scope: Scope) -> Result<Vec<Hit>> {
-    Ok(search(collection, query, asked, scope)?.hits)
+    Ok(search(collection, (query, None), asked, scope)?.hits)
 }
 
-fn search(collection: &Collection, query: &str, asked: &Asked, scope: Scope) -> Result<Ranked> {
-    let found = ranked(collection, &mut Question::new(collection, query, scope), asked)?;
+fn search(collection: &Collection, query: (&str, Option<Vector>), asked: &Asked, scope: Scope) -> Result<Ranked> {
+    let mut read = Vec::new();
+    let mut question = Question::new(collection, query.0, scope).given(query.1)?;
+    let found = helped(collection, &mut question, asked, &mut read)?;
+    forget_what_changed(collection, &read)?;
     if let Some(depth) = found.cut {
         notice(
             format!(
                 "found only {} of {} rows, since the others of the best {depth} of each method repeat them",
-                found.ranked, asked.k
+                found.ranked,
+                asked.rerank.unwrap_or(asked.k)
             ),
             "A greater candidates looks further; documents and filter narrow what is searched.",
         );
@@ -219,12 +276,43 @@ struct Ranked {
     ranked: i64,
     /// How many rows were taken of each method, where there would have been more and the result is not full.
     cut: Option<i64>,
+    /// The reranker's scores, of what is not shown too.
+    reranked: HashMap<i64, f64>,
 }
 
-fn ranked(collection: &Collection, question: &mut Question, asked: &Asked) -> Result<Ranked> {
+/// The same with what models add; what a reranker has read is added to `read`.
+fn helped(collection: &Collection, question: &mut Question, asked: &Asked, read: &mut Vec<Source>) -> Result<Ranked> {
     if asked.k == 0 {
         return Ok(Ranked::default());
     }
+    let reranker = asked.rerank.map(|_| help::reranker(collection)).transpose()?;
+    let text = question.text;
+    let others = help::rewritten(collection, text, &asked.rewrite)?;
+    let mut others: Vec<Question> = others.iter().map(|text| question.other(text)).collect();
+    let mut found = ranked(collection, question, &mut others, asked)?;
+    let Some(reranker) = reranker else {
+        return Ok(found);
+    };
+    let mut ledger = Ledger::resume(collection, "rerank", Asking::Now);
+    let hits = help::rerank(&mut ledger, reranker, text, std::mem::take(&mut found.hits), read)?;
+    let mut outcomes: HashMap<i64, Outcome> = found.outcomes.drain(..).collect();
+    let mut budget = Budget::new(asked.budget.map(|tokens| tokens as u64));
+    for (place, (score, hit)) in hits.into_iter().enumerate() {
+        found.reranked.extend(score.map(|score| (hit.node, score)));
+        if place as i64 >= asked.k {
+            outcomes.remove(&hit.node);
+        } else if budget.take(hit.tokens.max(0) as u64) {
+            found.hits.push(hit);
+        } else {
+            outcomes.insert(hit.node, Outcome::TooLarge);
+        }
+    }
+    found.outcomes = outcomes.into_iter().collect();
+    Ok(found)
+}
+
+/// What is found for a question and for others that stand for it.
+fn ranked(collection: &Collection, question: &mut Question, others: &mut [Question], asked: &Asked) -> Result<Ranked> {
     let methods = match &asked.methods {
         Some(methods) => methods.clone(),
         None => Method::best(collection)?
@@ -234,27 +322,28 @@ fn ranked(collection: &Collection, question: &mut Question, asked: &Asked) -> Re
     };
     let with_tree = methods.iter().any(|(method, _)| *method == Method::Tree);
     let limits = Limits {
-        k: asked.k,
-        budget: asked.budget,
+        k: asked.rerank.unwrap_or(asked.k),
+        budget: asked.budget.filter(|_| asked.rerank.is_none()),
         // Leaves do not stand above each other.
         overlap: if with_tree { Overlap::Skip } else { Overlap::Keep },
         show: asked.show,
     };
     // Where nothing is fused, what is behind the result is of use only for what repeats.
     let least = if methods.len() > 1 { CANDIDATES } else { 0 };
-    let mut depth = asked.candidates.unwrap_or(least.max(asked.k.saturating_mul(2)));
-    let deepest = CANDIDATES.max(asked.k.saturating_mul(2)).saturating_mul(FARTHEST);
+    let mut depth = asked.candidates.unwrap_or(least.max(limits.k.saturating_mul(2)));
+    let deepest = CANDIDATES.max(limits.k.saturating_mul(2)).saturating_mul(FARTHEST);
     loop {
         let rankings: Vec<Vec<(i64, f64)>> = methods
             .iter()
-            .map(|(method, _)| question.rank(*method, depth))
+            .map(|(method, _)| by_method(collection, question, others, *method, depth, asked.fusion))
             .collect::<Result<_>>()?;
-        let fused = fused(collection, &rankings, &methods, asked.fusion)?;
+        let weights: Vec<f64> = methods.iter().map(|(_, weight)| *weight).collect();
+        let fused = fused(collection, &rankings, &weights, asked.fusion)?;
         let ranking: Vec<(i64, f64)> = fused.iter().map(|(id, row)| (*id, row.score)).collect();
         let mut packer = Packer::new(collection, limits);
         packer.pack(&ranking)?;
         let all = rankings.iter().all(|ranking| (ranking.len() as i64) < depth);
-        let short = !all && packer.ranked < asked.k;
+        let short = !all && packer.ranked < limits.k;
         if short && asked.candidates.is_none() && depth < deepest {
             depth = (4 * depth).min(deepest);
             continue;
@@ -267,15 +356,39 @@ fn ranked(collection: &Collection, question: &mut Question, asked: &Asked) -> Re
             outcomes: packer.outcomes,
             ranked: packer.ranked,
             cut: short.then_some(depth),
+            reranked: HashMap::new(),
         });
     }
+}
+
+/// The ranking of one method. The question counts for as much as all others that stand for it together.
+fn by_method(
+    collection: &Collection,
+    question: &mut Question,
+    others: &mut [Question],
+    method: Method,
+    depth: i64,
+    fusion: Fusion,
+) -> Result<Vec<(i64, f64)>> {
+    let own = question.rank(method, depth)?;
+    if others.is_empty() {
+        return Ok(own);
+    }
+    let (mut rankings, mut weights) = (vec![own], vec![1.0]);
+    weights.resize(1 + others.len(), 1.0 / others.len() as f64);
+    for other in others {
+        rankings.push(other.rank(method, depth)?);
+    }
+    let mut all = fused(collection, &rankings, &weights, fusion)?;
+    all.truncate(depth as usize);
+    Ok(all.into_iter().map(|(id, row)| (id, row.score)).collect())
 }
 
 /// The nodes of all rankings, best first, ties in canonical order.
 fn fused(
     collection: &Collection,
     rankings: &[Vec<(i64, f64)>],
-    methods: &[(Method, f64)],
+    weights: &[f64],
     fusion: Fusion,
 ) -> Result<Vec<(i64, Fused)>> {
     let mut ids: Vec<i64> = rankings.iter().flatten().map(|node| node.0).collect();
@@ -291,8 +404,8 @@ fn fused(
     let place: HashMap<i64, usize> = order.iter().enumerate().map(|(place, id)| (*id, place)).collect();
     let rankings: Vec<Ranking> = rankings
         .iter()
-        .zip(methods)
-        .map(|(nodes, (_, weight))| Ranking {
+        .zip(weights)
+        .map(|(nodes, weight)| Ranking {
             items: nodes
                 .iter()
                 .filter_map(|(id, score)| Some((*place.get(id)?, *score)))
@@ -319,6 +432,7 @@ fn rows(found: Ranked) -> Vec<Row> {
         .hits
         .into_iter()
         .map(|hit| {
+            let rerank_score = found.reranked.get(&hit.node).copied();
             let ranks = METHODS.map(|(_, method)| of(&hit, method));
             let [dense, lexical, tree, graph] = ranks;
             (
@@ -339,6 +453,7 @@ fn rows(found: Ranked) -> Vec<Row> {
                 hit.start,
                 hit.end,
                 hit.matched,
+                rerank_score,
             )
         })
         .collect()

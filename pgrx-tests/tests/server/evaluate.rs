@@ -43,7 +43,7 @@ fn measures_are_those_computed_by_hand() {
     let order: Vec<String> = list(
         &mut client,
         "SELECT DISTINCT ON (r.n) d.source_key FROM rag_search('kb', 'ferry', methods => '{lexical}') WITH ORDINALITY AS r \
-           (node_id, level, score, a, b, c, d, text, tokens, path, metadata, ids, documents, block, s, e, matched, n) \
+           (node_id, level, score, a, b, c, d, text, tokens, path, metadata, ids, documents, block, s, e, matched, reranked, n) \
          JOIN kb.document d ON d.id = r.ids[1] ORDER BY r.n",
     );
     assert_eq!(order, ["one", "two", "three", "four", "long", "long"]);

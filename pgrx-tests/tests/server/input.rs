@@ -28,7 +28,7 @@ fn right(function: &str, argument: &str, kind: &str) -> &'static str {
     match (function, argument, kind) {
         ("rag_create", "collection", _) => "'fresh'",
         (_, "collection", _) => "'kb'",
-        (_, "query", "vector") => "'[1,0,0,0,0,0,0,0]'",
+        (_, "query" | "query_vector", "vector") => "'[1,0,0,0,0,0,0,0]'",
         ("graph_add", "document_id" | "quote" | "weight", _) => "NULL",
         ("rag_create", "answerer", _) => "NULL",
         (_, "dimensions" | "max_tokens" | "max_edges" | "cluster_size", _) => "8",
@@ -73,6 +73,8 @@ fn right(function: &str, argument: &str, kind: &str) -> &'static str {
         (_, "expand", _) => "'leaf'",
         (_, "graph_share", _) => "0.2",
         (_, "candidates", _) => "8",
+        (_, "rewrite", _) => "'{}'",
+        (_, "rerank", _) => "NULL",
         (_, "method", _) => "'greedy'",
         (_, "algorithm", _) => "'components'",
         ("raptor_search", "overlap", _) => "'keep'",
@@ -104,7 +106,7 @@ fn may_be_null(function: &str, argument: &str) -> bool {
             )
             | (
                 "rag_search" | "rag_explain",
-                "methods" | "documents" | "weights" | "max_tokens" | "candidates"
+                "methods" | "documents" | "weights" | "max_tokens" | "candidates" | "rerank" | "query_vector"
             )
             | ("rag_evaluate" | "rag_evaluate_detail", "documents")
             | ("raptor_tree", "node_id" | "depth")
@@ -114,7 +116,7 @@ fn may_be_null(function: &str, argument: &str) -> bool {
             | ("graph_summarize", "level")
             | ("graph_global", "k" | "level" | "documents")
             | ("graph_local", "documents")
-            | ("rag_context", "methods" | "documents")
+            | ("rag_context", "methods" | "documents" | "rerank")
             | ("graph_search", "documents")
             | ("rag_ask", "documents" | "level" | "k" | "max_hops")
             | ("rag_judge" | "rag_questions", "documents")

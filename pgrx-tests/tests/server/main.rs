@@ -69,6 +69,7 @@ mod raptor_search;
 mod raptor_traversal;
 mod raptor_tree;
 mod rights;
+mod search_help;
 mod sessions;
 mod signatures;
 mod support;

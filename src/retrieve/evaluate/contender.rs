@@ -4,18 +4,26 @@ use std::time::Instant;
 
 use graphrag_rank::fusion::Fusion;
 
+use crate::ask::source::Source;
 use crate::collection::Collection;
 use crate::error::{Error, Result, required};
 use crate::graph;
+use crate::retrieve::help::{REWRITINGS, Rewriting};
 use crate::retrieve::method::{METHODS, Method, Question};
 use crate::retrieve::pack::Show;
-use crate::retrieve::{Asked, ranked, weights_of};
+use crate::retrieve::{Asked, helped, weights_of};
 use crate::search::Scope;
 
 /// The name of dense and lexical together.
 const FUSED: (&str, &str) = ("fused", "dense+lexical");
 /// What stands behind methods that are fused by their scores.
 const BY_SCORES: &str = " by scores";
+/// What stands before what models add.
+const WITH: &str = " with ";
+/// The name of the reranker among that.
+const RERANK: &str = "rerank";
+/// Rows that it reads, or k if that is more.
+const RERANKED: i64 = 50;
 /// How often more rows are taken, each time four times as many, to come to k documents.
 const ROUNDS: u32 = 3;
 
@@ -26,7 +34,12 @@ pub struct Contender {
 
 enum Way {
     /// rag_search by methods with their weights.
-    Search(Vec<(Method, f64)>, Fusion),
+    Search {
+        methods: Vec<(Method, f64)>,
+        fusion: Fusion,
+        rewrite: Vec<Rewriting>,
+        rerank: bool,
+    },
     /// graph_search with the shares of a mode.
     Walk([f64; 3]),
 }
@@ -59,23 +72,29 @@ impl Contender {
 
     pub fn is_by_vector(&self) -> bool {
         match &self.way {
-            Way::Search(methods, _) => methods.iter().any(|(method, _)| method.is_by_vector()),
+            Way::Search { methods, .. } => methods.iter().any(|(method, _)| method.is_by_vector()),
             Way::Walk(_) => true,
         }
     }
 
-    /// The first `k` documents, of as many rows as it takes.
+    /// Whether models are asked.
+    pub fn is_helped(&self) -> bool {
+        matches!(&self.way, Way::Search { rewrite, rerank, .. } if *rerank || !rewrite.is_empty())
+    }
+
+    /// The first `k` documents, of as many rows as it takes; what a reranker has read is added to `read`.
     pub fn rank(
         &self,
         collection: &Collection,
         (question, text): (&mut Question, &str),
         scope: &Scope,
         k: usize,
+        read: &mut Vec<Source>,
     ) -> Result<Ranked> {
         let (mut rows, mut took) = (k, None);
         for round in 0.. {
             let began = Instant::now();
-            let found = self.rows(collection, (question, text), scope, rows)?;
+            let found = self.rows(collection, (question, text), scope, rows, read)?;
             took.get_or_insert(began.elapsed().as_secs_f64() * 1e3);
             let mut documents: Vec<i64> = Vec::new();
             for document in found.iter().flatten() {
@@ -101,9 +120,15 @@ impl Contender {
         (question, text): (&mut Question, &str),
         scope: &Scope,
         k: usize,
+        read: &mut Vec<Source>,
     ) -> Result<Vec<Option<i64>>> {
         match &self.way {
-            Way::Search(methods, fusion) => {
+            Way::Search {
+                methods,
+                fusion,
+                rewrite,
+                rerank,
+            } => {
                 let asked = Asked {
                     k: k as i64,
                     methods: Some(methods.clone()),
@@ -111,8 +136,10 @@ impl Contender {
                     fusion: *fusion,
                     budget: None,
                     candidates: None,
+                    rewrite: rewrite.clone(),
+                    rerank: rerank.then_some(RERANKED.max(k as i64)),
                 };
-                let hits = ranked(collection, question, &asked)?.hits;
+                let hits = helped(collection, question, &asked, read)?.hits;
                 Ok(hits
                     .iter()
                     .map(|hit| hit.document_ids.first().copied().filter(|_| hit.documents == 1))
@@ -131,6 +158,17 @@ impl Way {
         if graph::MODES.iter().any(|(mode, _)| *mode == name) {
             return Ok(Way::Walk(graph::shares(name)?));
         }
+        let (name, help) = name.split_once(WITH).unwrap_or((name, ""));
+        let (mut rewrite, mut rerank) = (Vec::new(), false);
+        for part in help.split('+').map(str::trim).filter(|part| !part.is_empty()) {
+            match Rewriting::named(part) {
+                Some(rewriting) => rewrite.push(rewriting),
+                None if part == RERANK => rerank = true,
+                None => {
+                    return Err(Error::invalid(format!("unknown help \"{part}\"")).hint(names_there_are()));
+                }
+            }
+        }
         let (sum, fusion) = match name.strip_suffix(BY_SCORES) {
             Some(sum) => (sum, Fusion::Scores),
             None => (name, Fusion::Ranks),
@@ -147,16 +185,22 @@ impl Way {
         }
         let methods = Method::list(methods).map_err(|error| error.hint(names_there_are()))?;
         let weights = weights_of(Some(weights), methods.len())?;
-        Ok(Way::Search(methods.into_iter().zip(weights).collect(), fusion))
+        Ok(Way::Search {
+            methods: methods.into_iter().zip(weights).collect(),
+            fusion,
+            rewrite,
+            rerank,
+        })
     }
 }
 
 fn names_there_are() -> String {
     let methods = METHODS.map(|(name, _)| name).join("', '");
     let modes = graph::MODES.map(|(name, _)| name).join("', '");
+    let rewritings = REWRITINGS.map(|(name, _)| name).join("', '");
     format!(
-        "Methods are '{methods}', '{}' ({1}), sums such as '{1}+graph', 'dense*0.3+graph' or '{1}{BY_SCORES}', and the modes \
-         of graph_search: '{modes}'.",
+        "Methods are '{methods}', '{}' ({1}), sums such as '{1}+graph', 'dense*0.3+graph' or '{1}{BY_SCORES}', each with what models add \
+         behind, such as '{1}{WITH}{RERANK}' ('{RERANK}', '{rewritings}', joined by +), and the modes of graph_search: '{modes}'.",
         FUSED.0, FUSED.1
     )
 }

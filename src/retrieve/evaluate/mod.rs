@@ -9,8 +9,10 @@ use pgrx::pg_sys;
 use pgrx::prelude::*;
 
 use self::contender::{Contender, Ranked};
+use crate::ask::source::forget_what_changed;
 use crate::collection::Collection;
 use crate::error::{Error, Result, in_range, required, sql};
+use crate::model::ledger;
 use crate::pg::json::Json;
 use crate::pg::{memory, tick};
 use crate::retrieve::method;
@@ -180,9 +182,10 @@ impl Asked {
         mut each: impl FnMut(usize, &Asking, &Ranked, Measures) -> Result<()>,
     ) -> Result<()> {
         // Refused before a table is read.
-        drop(Collection::read(collection)?);
+        drop(self.open(collection)?);
         let rows = golden::read(self.golden)?;
-        let collection = &Collection::read(collection)?;
+        let collection = &self.open(collection)?;
+        let mut read = Vec::new();
         let is_by_vector = self.contenders.iter().any(Contender::is_by_vector);
         if is_by_vector {
             tell_if_unembedded(collection)?;
@@ -196,7 +199,7 @@ impl Asked {
                 for (at, contender) in self.contenders.iter().enumerate() {
                     tick();
                     let of = (&mut searched, question.text.as_str());
-                    let ranked = contender.rank(collection, of, &self.scope, self.k as usize)?;
+                    let ranked = contender.rank(collection, of, &self.scope, self.k as usize, &mut read)?;
                     let measures = measure(&ranked.documents, &question.relevant, self.k as usize)
                         .ok_or_else(|| Error::internal("a question without a relevant document"))?;
                     each(at, &Asking { collection, question }, &ranked, measures)?;
@@ -204,7 +207,19 @@ impl Asked {
                 Ok::<_, Error>(())
             })?;
         }
-        Ok(())
+        forget_what_changed(collection, &read)
+    }
+
+    /// Opens a collection: to write what models are asked, if any are.
+    fn open(&self, name: Option<&str>) -> Result<Collection> {
+        match self.contenders.iter().any(Contender::is_helped) {
+            false => Collection::read(name),
+            true => {
+                let collection = Collection::write(name)?;
+                ledger::retry_questions(&collection)?;
+                Ok(collection)
+            }
+        }
     }
 }
 
