@@ -9,5 +9,5 @@ mod posting;
 mod search;
 
 pub use lexemes::{Lexemes, Row};
-pub use posting::Postings;
+pub use posting::{Postings, quote};
 pub use search::rank;

@@ -176,7 +176,8 @@ fn part(text: &str) -> Result<Part> {
 fn weight(number: &str) -> Result<f64> {
     let weight: Option<f64> = number.parse().ok();
     weight.filter(|weight| (1e-6..=1e6).contains(weight)).ok_or_else(|| {
-        Error::invalid(format!("\"{number}\" is no weight")).hint("It is a number above 0: 0.6*server:x.")
+        Error::invalid(format!("\"{number}\" is no weight"))
+            .hint("It is a number from 0.000001 to 1000000: 0.6*server:x.")
     })
 }
 

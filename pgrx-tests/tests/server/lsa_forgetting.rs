@@ -67,6 +67,56 @@ fn what_only_deleted_documents_held_is_forgotten() {
     assert_eq!(misfits(&mut client), 0);
 }
 
+/// The new version of a document is inserted, then the old one deleted: its words stay as long as any leaf holds them.
+#[test]
+fn a_term_stays_while_a_newer_leaf_holds_it() {
+    let database = Database::new();
+    let mut client = database.client();
+    learned(&mut client, 40);
+    run(
+        &mut client,
+        "INSERT INTO kb.document (source_key, body) SELECT source_key || '-new', body || ' Once more.' FROM kb.document WHERE source_key IN ('k3', 'k4')",
+    );
+    let found = "SELECT score > 0.5 FROM raptor_search('kb', 'zq4', 1, mode => 'leaf')";
+    run(&mut client, "DELETE FROM kb.document WHERE source_key IN ('k3', 'k4')");
+    assert_eq!(holding(&mut client, "zq4"), Some(0));
+    assert!(one::<bool>(&mut client, found));
+    assert_eq!(misfits(&mut client), 0);
+    run(&mut client, "CALL rag_refresh('kb')");
+    assert_eq!(holding(&mut client, "zq4"), Some(0));
+    assert_eq!(one::<i64>(&mut client, "SELECT count(*) FROM kb.change"), 0);
+    // An update keeps it, too, if the new text does.
+    run(
+        &mut client,
+        "UPDATE kb.document SET body = 'Of zq4 alone.' WHERE source_key = 'k4-new'",
+    );
+    assert_eq!((holding(&mut client, "zq4"), misfits(&mut client)), (Some(0), 0));
+    run(
+        &mut client,
+        "UPDATE kb.document SET body = 'Of nothing.' WHERE source_key = 'k4-new'",
+    );
+    assert_eq!((holding(&mut client, "zq4"), misfits(&mut client)), (None, 0));
+    run(&mut client, "DELETE FROM kb.document WHERE source_key = 'k3-new'");
+    assert_eq!((holding(&mut client, "zq3"), misfits(&mut client)), (None, 0));
+}
+
+#[test]
+fn of_two_that_delete_the_last_leaves_of_a_term_nothing_stays() {
+    let database = Database::new();
+    let (mut client, mut other) = (database.client(), database.client());
+    learned(&mut client, 40);
+    run(
+        &mut client,
+        "INSERT INTO kb.document (source_key, body) SELECT 'a' || n, body FROM kb.document, generate_series(1, 2) n WHERE source_key = 'k4'; \
+         DELETE FROM kb.document WHERE source_key = 'k4'",
+    );
+    run(&mut client, "BEGIN; DELETE FROM kb.document WHERE source_key = 'a1'");
+    run(&mut other, "DELETE FROM kb.document WHERE source_key = 'a2'");
+    run(&mut client, "COMMIT");
+    run(&mut client, "CALL rag_refresh('kb')");
+    assert_eq!(holding(&mut client, "zq4"), None);
+}
+
 #[test]
 fn documents_with_ids_of_before_are_counted_in_and_out() {
     let database = Database::new();

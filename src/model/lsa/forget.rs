@@ -5,25 +5,20 @@ use std::collections::{BTreeMap, BTreeSet, HashSet};
 use super::State;
 use crate::collection::Collection;
 use crate::error::Result;
-use crate::lexical::Lexemes;
+use crate::lexical::{Lexemes, quote};
 use crate::pg::tick;
 
 /// Documents whose leaves are read at once.
 const BATCH: usize = 50;
 
-/// How many of some documents hold each term, of those that count.
+/// How many of some documents hold each term, of those that count: none of a term that only others hold.
 pub type Held = BTreeMap<String, i64>;
 
-/// The terms of the leaves of `documents`, as far as the documents count: those that came after the last learning do not.
+/// The terms of the leaves of `documents`. Documents that came after the last learning do not count.
 pub fn held(collection: &Collection, documents: &[i64]) -> Result<Held> {
     let state = State::load(collection)?;
     let mut held = Held::new();
-    let counted: Vec<i64> = documents
-        .iter()
-        .copied()
-        .filter(|id| *id <= state.last_document)
-        .collect();
-    if !state.has_learned() || counted.is_empty() {
+    if !state.has_learned() {
         return Ok(held);
     }
     if Lexemes::configuration(collection)?.is_none() {
@@ -32,7 +27,7 @@ pub fn held(collection: &Collection, documents: &[i64]) -> Result<Held> {
         return Ok(held);
     }
     let mut lexemes = Lexemes::default();
-    for part in counted.chunks(BATCH) {
+    for part in documents.chunks(BATCH) {
         let sql = "SELECT document_id, text FROM {s}.node WHERE level = 0 AND document_id = ANY ($1) ORDER BY document_id, id";
         let leaves: Vec<(i64, String)> =
             collection.returning(sql, &[part.to_vec().into()], |row| Ok((row.need(1)?, row.need(2)?)))?;
@@ -40,8 +35,9 @@ pub fn held(collection: &Collection, documents: &[i64]) -> Result<Held> {
             let texts: Vec<&str> = leaves.iter().map(|(_, text)| text.as_str()).collect();
             let rows = lexemes.rows(collection, &texts)?;
             let terms: BTreeSet<u32> = rows.iter().flatten().map(|(term, _)| *term).collect();
+            let counts = i64::from(leaves[0].0 <= state.last_document);
             for term in terms {
-                *held.entry(lexemes.name(term).to_owned()).or_default() += 1;
+                *held.entry(lexemes.name(term).to_owned()).or_default() += counts;
             }
             tick();
         }
@@ -49,31 +45,37 @@ pub fn held(collection: &Collection, documents: &[i64]) -> Result<Held> {
     Ok(held)
 }
 
-/// Counts documents out that are about to go; a term that no counted document holds then is deleted.
+/// Counts documents out that are about to go; a term that no leaf of another document holds is deleted.
 pub fn forget(collection: &Collection, documents: &[i64]) -> Result<()> {
     let held = held(collection, documents)?;
-    count_out(collection, &held)
+    count_out(collection, &held, documents)
 }
 
 /// Brings the counts up to documents that have been cut anew: `before` is what they held.
 pub fn recount(collection: &Collection, documents: &[i64], before: Held) -> Result<()> {
     let mut gone = before;
     for (name, count) in held(collection, documents)? {
-        *gone.entry(name).or_default() -= count;
+        match gone.remove(&name).unwrap_or_default() - count {
+            0 => {}
+            less => drop(gone.insert(name, less)),
+        }
     }
-    gone.retain(|_, count| *count != 0);
-    count_out(collection, &gone)
+    count_out(collection, &gone, &[])
 }
 
-/// Takes counts from the terms, and deletes those that have none left.
+/// Takes counts from the terms, and deletes those that have none left and that no leaf holds but those of `going`.
 ///
-/// Terms that another transaction has locked are not waited for, since two that delete documents would then wait for each
+/// A term that a leaf of an uncounted document holds has to stay, since the vector of that leaf is made with it. Terms that another transaction has locked are not waited for, since two that delete documents would then wait for each
 /// other's: their share is recorded in `change`, for [`tidy`].
-fn count_out(collection: &Collection, gone: &Held) -> Result<()> {
+fn count_out(collection: &Collection, gone: &Held, going: &[i64]) -> Result<()> {
     if gone.is_empty() {
         return Ok(());
     }
-    let names: Vec<String> = gone.keys().cloned().collect();
+    // Common words stay, and are not locked.
+    let sql = "SELECT t.lexeme FROM unnest($1::text[], $2::bigint[]) AS u (lexeme, n) JOIN {s}.term t ON t.lexeme = u.lexeme \
+               WHERE u.n <> 0 OR t.document_count <= 0";
+    let (all, counts): (Vec<String>, Vec<i64>) = gone.iter().map(|(name, count)| (name.clone(), *count)).unzip();
+    let names: Vec<String> = collection.returning(sql, &[all.into(), counts.into()], |row| row.need(1))?;
     // An older snapshot cannot lock what has changed since.
     let free: Vec<String> = match collection.is_read_committed()? {
         true => {
@@ -83,7 +85,7 @@ fn count_out(collection: &Collection, gone: &Held) -> Result<()> {
         false => Vec::new(),
     };
     let counts = |names: &[String]| names.iter().map(|name| gone[name]).collect::<Vec<i64>>();
-    take_from(collection, &free, counts(&free))?;
+    take_from(collection, &free, counts(&free), going)?;
     let free: HashSet<&String> = free.iter().collect();
     let taken: Vec<String> = names.iter().filter(|name| !free.contains(name)).cloned().collect();
     let counts = counts(&taken);
@@ -93,15 +95,35 @@ fn count_out(collection: &Collection, gone: &Held) -> Result<()> {
     Ok(())
 }
 
-fn take_from(collection: &Collection, names: &[String], counts: Vec<i64>) -> Result<()> {
-    let args = || [names.to_vec().into(), counts.clone().into()];
-    let given = "unnest($1::text[], $2::bigint[]) AS u (lexeme, n)";
-    let sql = format!("DELETE FROM {{s}}.term t USING {given} WHERE t.lexeme = u.lexeme AND t.document_count <= u.n");
-    collection.execute(&sql, &args())?;
-    let sql = format!(
-        "UPDATE {{s}}.term t SET document_count = t.document_count - u.n FROM {given} WHERE t.lexeme = u.lexeme"
-    );
-    collection.execute(&sql, &args())?;
+fn take_from(collection: &Collection, names: &[String], counts: Vec<i64>, going: &[i64]) -> Result<()> {
+    let quoted = |name: &String| {
+        let mut query = String::new();
+        quote(name, &mut query);
+        query
+    };
+    let queries: Vec<String> = names.iter().map(quoted).collect();
+    let sql = "DELETE FROM {s}.term t USING unnest($1::text[], $2::bigint[], $3::text[]) AS u (lexeme, n, query) \
+               WHERE t.lexeme = u.lexeme AND t.document_count <= u.n AND NOT EXISTS \
+                 (SELECT FROM {s}.posting p JOIN {s}.node n ON n.id = p.node_id \
+                  WHERE p.lexemes @@ u.query::tsquery AND n.document_id <> ALL ($4))";
+    let args = [
+        names.to_vec().into(),
+        counts.clone().into(),
+        queries.into(),
+        going.to_vec().into(),
+    ];
+    collection.execute(sql, &args)?;
+    let sql = "UPDATE {s}.term t SET document_count = greatest(t.document_count - u.n, 0) \
+               FROM unnest($1::text[], $2::bigint[]) AS u (lexeme, n) WHERE t.lexeme = u.lexeme AND u.n <> 0";
+    collection.execute(sql, &[names.to_vec().into(), counts.into()])?;
+    if going.is_empty() {
+        return Ok(());
+    }
+    // Two that delete the last documents of a term at once each see the other's.
+    let sql = "INSERT INTO {s}.change (\"table\", key, kind) SELECT 'term', t.lexeme, '0' FROM {s}.term t \
+               WHERE t.lexeme = ANY ($1) AND t.document_count <= 0 AND NOT EXISTS \
+                 (SELECT FROM {s}.change c WHERE c.\"table\" = 'term' AND c.key = t.lexeme)";
+    collection.execute(sql, &[names.to_vec().into()])?;
     Ok(())
 }
 
@@ -114,7 +136,7 @@ pub fn tidy(collection: &Collection) -> Result<()> {
         let sum = gone.entry(name).or_default();
         *sum = sum.saturating_add(count);
     }
-    count_out(collection, &gone)
+    count_out(collection, &gone, &[])
 }
 
 /// Nothing is learned any more: the documents are gone, or the embedder is another one.
