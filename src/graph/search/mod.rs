@@ -20,14 +20,14 @@ use crate::pg::tick;
 use crate::pg::vector::Vector;
 use crate::search::{SCORE, Scope, TYPES, query_vector};
 
-/// Mode, and the shares of the walk that start from entities that the question names, from the nearest passages, and from the entities of
-/// the nearest reports.
-pub const MODES: [(&str, [f64; 3]); 5] = [
-    ("mix", [0.3, 0.6, 0.1]),
-    ("pagerank", [0.3, 0.7, 0.0]),
-    ("local", [1.0, 0.0, 0.0]),
-    ("global", [0.0, 0.0, 1.0]),
-    ("hybrid", [0.5, 0.0, 0.5]),
+/// Mode, and the shares of the walk that start from entities that the question names, from the nearest passages, from the entities that
+/// these mention, and from those of the nearest reports.
+pub const MODES: [(&str, [f64; 4]); 5] = [
+    ("mix", [0.3, 0.6, 0.0, 0.1]),
+    ("pagerank", [0.3, 0.7, 0.0, 0.0]),
+    ("local", [0.5, 0.0, 0.5, 0.0]),
+    ("global", [0.0, 0.0, 0.0, 1.0]),
+    ("hybrid", [0.3, 0.0, 0.3, 0.4]),
 ];
 
 /// Chosen on questions of two public sets; what is near to these does hardly worse.
@@ -86,7 +86,7 @@ pub fn rank_by_walk(
 }
 
 /// The shares of the walk of a mode.
-pub fn shares(mode: &str) -> Result<[f64; 3]> {
+pub fn shares(mode: &str) -> Result<[f64; 4]> {
     let known = MODES.iter().find(|(name, _)| *name == mode);
     known.map(|(_, shares)| *shares).ok_or_else(|| {
         let names = MODES.map(|(name, _)| name);
@@ -99,7 +99,7 @@ pub fn found(
     collection: &Collection,
     query: &str,
     vector: Option<&Vector>,
-    shares: [f64; 3],
+    shares: [f64; 4],
     k: usize,
     scope: &Scope,
 ) -> Result<Vec<FoundRow>> {
@@ -142,7 +142,7 @@ impl<'a> Found<'a> {
         collection: &'a Collection,
         query: &str,
         vector: Option<&Vector>,
-        shares: [f64; 3],
+        shares: [f64; 4],
         k: usize,
         scope: &'a Scope,
     ) -> Result<Found<'a>> {

@@ -28,22 +28,22 @@ pub struct Seeds {
 }
 
 impl Seeds {
-    /// Seeds of three kinds, each with its share: entities that the question names, the nearest passages, and entities of the nearest
-    /// reports. The share of a kind without seeds goes to the others; without any, the nearest passages are taken.
+    /// Seeds of four kinds, each with its share: entities that the question names, the nearest passages, the entities that these mention, and
+    /// entities of the nearest reports. The share of a kind without seeds goes to the others; without any, the nearest passages are taken.
     pub fn find(
         collection: &Collection,
         around: &mut Around,
         query: &str,
         vector: Option<&Vector>,
         scope: &Scope,
-        shares: [f64; 3],
+        shares: [f64; 4],
     ) -> Result<Seeds> {
         let mut seeds = Vec::new();
         let mut add = |kind: Vec<(u64, f64)>, share: f64| {
             let sum: f64 = kind.iter().map(|seed| seed.1).sum();
             seeds.extend(kind.iter().map(|(vertex, weight)| (*vertex, share * weight / sum)));
         };
-        let [of_names, of_passages, of_themes] = shares;
+        let [of_names, of_passages, of_close, of_themes] = shares;
         let mut is_near = of_passages > 0.0;
         if of_names > 0.0 {
             add(named(collection, around, query)?, of_names);
@@ -52,8 +52,12 @@ impl Seeds {
             if of_themes > 0.0 {
                 add(themes(collection, vector, scope)?, of_themes);
             }
-            if is_near {
-                add(passages(collection, vector, scope)?, of_passages);
+            if of_passages + of_close > 0.0 {
+                let near = passages(collection, vector, scope)?;
+                if of_close > 0.0 {
+                    add(close(around, &near)?, of_close);
+                }
+                add(near, of_passages);
             }
         }
         if let Some(vector) = vector.filter(|_| seeds.is_empty() && !is_near) {
@@ -104,6 +108,17 @@ fn passages(collection: &Collection, vector: &Vector, scope: &Scope) -> Result<V
         .into_iter()
         .map(|(_, block, score)| (Vertex::Block(block).number(), score.max(0.0).powi(POWER)));
     Ok(weighted.collect())
+}
+
+/// The entities that some passages mention.
+fn close(around: &mut Around, near: &[(u64, f64)]) -> Result<Vec<(u64, f64)>> {
+    let blocks: Vec<u64> = near.iter().map(|seed| seed.0).collect();
+    let mut seeds = Vec::new();
+    for (edges, (_, weight)) in around.edges(&blocks)?.into_iter().zip(near) {
+        let sum: f64 = edges.iter().map(|edge| edge.1).sum();
+        seeds.extend(edges.into_iter().map(|(entity, part)| (entity, weight * part / sum)));
+    }
+    Ok(seeds)
 }
 
 /// The `k` leaves nearest to a question: leaf, block and cosine, best first.

@@ -41,7 +41,7 @@ enum Way {
         rerank: bool,
     },
     /// graph_search with the shares of a mode.
-    Walk([f64; 3]),
+    Walk([f64; 4]),
 }
 
 /// The documents that a contender has ranked, best first.
