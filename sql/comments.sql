@@ -85,6 +85,14 @@ COMMENT ON FUNCTION @extschema@.rag_evaluate_detail(text, regclass, int, text[],
 'rag_evaluate question by question: a row for each question and method.
 Columns: question, method, the measures of this question, found (source keys of the first k documents, best first; NULL for one without), missed (relevant keys that are not among them).';
 
+COMMENT ON FUNCTION @extschema@.rag_evaluate_answers(text, regclass, text[], jsonb, bigint[]) IS
+'How good the answers of rag_ask are, as the answerer of the collection judges them (the RAG triad of TruLens): a row for each question and mode. avg() over a mode sums it up.
+golden: a table or view of yours with a column question text and, if you like, answer text (the expected one), read with your rights, each row once, ordered by question. modes: of rag_ask, each with its defaults. filter and documents: as in rag_ask; the judge reads what the answerer has read, and nothing else.
+Columns: question, mode, context_relevance (mean score of the texts that the answerer read; NULL without one), groundedness (share of the answer''s statements that these texts support, of those that it cites first, up to the setting report_tokens), answer_relevance (how well the answer addresses the question), correctness (how far it says what the expected answer says; 0 without an answer, NULL without an expected one), each from 0 to 1;
+answer, unsupported (the statements that the texts do not support), calls (items asked of models now, for the answer and its judgements), failed (judgements that could not be read: their score is NULL, or of the other texts, and the next call asks again). Without an answer groundedness and answer_relevance are NULL.
+A question that cannot be answered since the model has failed is left out in all modes, and a NOTICE says so. What is asked again in the same words is paid once. The judge is a model: it errs, and is partial to what it wrote itself.
+Errors: as rag_ask; 42703 or 42804 for a golden table without the columns, 42501 without rights on it, 22023 for an unknown mode.';
+
 COMMENT ON FUNCTION @extschema@.raptor_tree(text, bigint, text, int) IS
 'The tree as rows in the order of reading, one for each way to a node. Without node_id from the roots, else from that node: down to the leaves, or, with direction up, all that stands above it, from the roots down to it.
 depth: levels to walk from the start, which is 1; NULL is all. At most 1,000,000 rows; a NOTICE says if there are more.

@@ -75,3 +75,14 @@ RETURNS TABLE (
     question text, method text, recall float8, hit float8, all_found float8, "precision" float8, mrr float8, ndcg float8,
     found text[], missed text[])
 LANGUAGE c STABLE COST 100000 ROWS 100 AS 'MODULE_PATHNAME', 'rag_evaluate_detail_wrapper';
+
+CREATE FUNCTION @extschema@.rag_evaluate_answers(
+    collection text,
+    golden regclass,
+    modes text[] DEFAULT '{plain,local}',
+    filter jsonb DEFAULT '{}',
+    documents bigint[] DEFAULT NULL)
+RETURNS TABLE (
+    question text, mode text, context_relevance float8, groundedness float8, answer_relevance float8, correctness float8,
+    answer text, unsupported text[], calls bigint, failed bigint)
+LANGUAGE c VOLATILE COST 1000000 ROWS 100 AS 'MODULE_PATHNAME', 'rag_evaluate_answers_wrapper';

@@ -123,7 +123,11 @@ pub fn ask(collection: &Collection, answerer: Option<&Model>, wanted: &Wanted, s
             .collect();
     }
     gathered.sources.append(&mut gathered.reranked);
-    Ok((shown, gathered.sources))
+    Ok(Answered {
+        shown,
+        sources: gathered.sources,
+        tags: gathered.tags,
+    })
 }
 
 /// The one answer, if there is one.

@@ -8,11 +8,12 @@ use serde_json::{Map, Value};
 /// What numbered texts score.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Scores {
-    /// The number of a text, where it is given, and its score from 0 to 10, where it can be read.
-    given: Vec<Given>,
+    /// From 0 to 10, of each text that is scored.
+    pub scores: Vec<Option<f64>>,
     pub repairs: Repairs,
 }
 
+/// The number of a text, where it is given, and its score, where it can be read.
 type Given = (Option<usize>, Option<f64>);
 
 /// Which statements of an answer are supported.
@@ -61,36 +62,26 @@ const NO: [&str; 13] = [
     "unknown",
 ];
 
-impl Scores {
-    /// The scores of so many texts: by their numbers, or in their order if there are as many and no numbers.
-    pub fn of(&self, count: usize) -> Vec<Option<f64>> {
-        let in_order = self.given.len() == count && self.given.iter().all(|(number, _)| number.is_none());
+/// The scores of so many numbered texts: JSON of records, of numbers alone or by number, or lines. Numbers alone are read if there
+/// are as many.
+pub fn scores(reply: &str, count: usize) -> Result<Scores, Unreadable> {
+    let (text, repairs) = cleaned(reply)?;
+    let placed = |given: Vec<Given>, repairs| {
+        let in_order = given.len() == count && given.iter().all(|(number, _)| number.is_none());
         let mut scores = vec![None; count];
-        for (at, (number, score)) in self.given.iter().enumerate() {
+        for (at, (number, score)) in given.into_iter().enumerate() {
             let at = number.map_or(in_order.then_some(at), |number| number.checked_sub(1));
             if let Some(place) = at.and_then(|at| scores.get_mut(at)) {
-                *place = place.or(*score);
+                *place = place.or(score);
             }
         }
-        scores
-    }
-}
-
-/// The scores of numbered texts: JSON of records, of numbers alone or by number, or lines.
-pub fn scores(reply: &str) -> Result<Scores, Unreadable> {
-    let (text, repairs) = cleaned(reply)?;
-    let is_any = |given: &Vec<Given>| given.iter().any(|(_, score)| score.is_some());
-    if let Some(found) = json::find(&text)
-        && let Some(given) = scored(&found.value, DEEPEST).filter(is_any)
-    {
-        let repairs = found.repairs(repairs);
-        return Ok(Scores { given, repairs });
-    }
-    let given: Vec<Given> = text.lines().flat_map(of_line).collect();
-    match is_any(&given) {
-        true => Ok(Scores { given, repairs }),
-        false => Err(Unreadable::NoRating),
-    }
+        let is_any = scores.iter().any(Option::is_some);
+        is_any.then_some(Scores { scores, repairs })
+    };
+    let found = json::find(&text).and_then(|found| placed(scored(&found.value, DEEPEST)?, found.repairs(repairs)));
+    found
+        .or_else(|| placed(text.lines().flat_map(of_line).collect(), repairs))
+        .ok_or(Unreadable::NoRating)
 }
 
 /// The scores at most as `deep` in `value`; a lone one is a list.

@@ -38,17 +38,16 @@ fn scores_of_texts() {
         ("7\n3/10", 2, "7 3"),
         ("<think>1: 9</think>\n- Text 1: **7**\n- [2] 3\n3. 1.5", 3, "7 3 1.5"),
         ("| 1 | 7 |\n1: 2", 1, "2"),
-        // Without numbers only as many as there are texts; the first of a number; none beyond the last.
-        ("[7, 3]", 3, "- - -"),
+        // The first of a number; none beyond the last.
         (
             r#"{"scores": [{"n": 1, "score": 7}, {"n": 1, "score": 2}, {"n": 4, "score": 5}, {"n": 0, "score": 5}]}"#,
             2,
             "7 -",
         ),
     ] {
-        let read = scores(reply).unwrap_or_else(|e| panic!("{reply}: {e}"));
+        let read = scores(reply, count).unwrap_or_else(|e| panic!("{reply}: {e}"));
         let shown = read
-            .of(count)
+            .scores
             .into_iter()
             .map(|score| score.map_or("-".to_owned(), |score| score.to_string()));
         assert_eq!(shown.collect::<Vec<_>>().join(" "), expected, "{reply}");
@@ -57,13 +56,17 @@ fn scores_of_texts() {
         "I cannot tell.",
         "There are 3 passages: 2 of them fit.",
         r#"{"scores": []}"#,
+        // Nobody knows which.
+        "[7, 3]",
+        r#"{"scores": [7, 3, 1, 2]}"#,
+        r#"{"scores": [{"n": 4, "score": 5}]}"#,
         r#"{"scores": ["high", null]}"#,
         r#"{"winner": "x"}"#,
         "It is so [1].",
     ] {
-        assert_eq!(scores(reply), Err(Unreadable::NoRating), "{reply}");
+        assert_eq!(scores(reply, 3), Err(Unreadable::NoRating), "{reply}");
     }
-    assert_eq!(scores(" "), Err(Unreadable::Empty));
+    assert_eq!(scores(" ", 1), Err(Unreadable::Empty));
 }
 
 #[test]
@@ -154,7 +157,7 @@ proptest! {
             3 => format!("Here:\n```json\n{}\n```", value!({"scores": records})),
             _ => of.iter().enumerate().map(|(at, score)| format!("Text {}: {score}/10\n", at + 1)).collect(),
         };
-        let read: Vec<f64> = scores(&reply).unwrap().of(of.len()).into_iter().flatten().collect();
+        let read: Vec<f64> = scores(&reply, of.len()).unwrap().scores.into_iter().flatten().collect();
         prop_assert_eq!(read, of);
     }
 
