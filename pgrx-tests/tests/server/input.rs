@@ -333,7 +333,6 @@ fn every_argument_says_what_it_takes() {
         SELECT rag_evaluate_answers('kb', 'golden', '{plain,NULL}') --> 22004 a mode must not be null
         SELECT rag_evaluate_answers('kb', 'golden', '{plain,plain}') --> 22023 mode "plain" is given twice
         SELECT rag_evaluate_answers('kb', 'golden', '{Plain}') --> 22023 unknown mode "Plain"
-        SELECT rag_evaluate_answers('kb', 'golden', '{""}') --> 22023 unknown mode ""
         SELECT rag_questions('kb', personas => 0) --> 22023 personas must be between 1 and 100
         SELECT rag_questions('kb', tasks => 101) --> 22023 tasks must be between 1 and 100
         SELECT rag_questions('kb', questions => -1) --> 22023 questions must be between 1 and 100
