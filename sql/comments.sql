@@ -64,7 +64,7 @@ COMMENT ON FUNCTION @extschema@.rag_search(text, text, int, jsonb, text[], text,
 filter: pairs that the metadata holds. documents: only what draws wholly on these document ids. BM25 counts the leaves in scope alone. A text stands in the result once, and a summary not beside leaves that say half of it.
 expand: leaf, or block, which shows for each leaf the block that it is from, each once. fusion: rrf (reciprocal ranks, constant 60) or scores (the scores of each method stretched to 0 to 1). weights: of the methods, in their order; NULL is 1 each.
 max_tokens: goes down the ranking of k rows and keeps what still fits. candidates: rows taken of each method; NULL: 2k, of several methods at least 100 each, and more where rows are left out.
-rewrite: what the answerer makes of the question, searched beside it: reword (other words), queries (up to five questions), hypothetical (a passage that would answer it; Gao et al. 2023). rerank: so many of the best are put in order by the reranker, and the first k shown. Both are off by default and counted by rag_usage. query_vector: the vector of the question, where the caller has it.
+rewrite: what the answerer makes of the question, searched beside it: reword (other words), queries (up to five questions), hypothetical (a passage that would answer it; Gao et al. 2023), keywords (the names and themes that it speaks of; Guo et al. 2024). rerank: so many of the best are put in order by the reranker, and the first k shown. Both are off by default and counted by rag_usage. query_vector: the vector of the question, where the caller has it.
 Columns: node_id, level (0 = leaf), score (fused; of one method alone its cosine or BM25), dense_rank, lexical_rank, tree_rank, graph_rank (from 1; NULL where the method has not found it), text, token_count, section_path, metadata, document_ids (at most 1,000), documents (their number), block_id, start_char, end_char (of text in the body of the document), matched (with block: the text of the leaf), rerank_score.
 Errors: 22023 for unknown names or weights that do not fit, those of rag_embed with dense or tree, 55000 with rewrite without an answerer or rerank without a reranker, 38000 if the reranker fails, 42501 with either unless you are a member of the owning role, 42704 if the language of the collection has been dropped, 53200.';
 
@@ -85,6 +85,14 @@ Errors: 42703 or 42804 for a golden table without the columns, 42501 without rig
 COMMENT ON FUNCTION @extschema@.rag_evaluate_detail(text, regclass, int, text[], jsonb, bigint[]) IS
 'rag_evaluate question by question: a row for each question and method.
 Columns: question, method, the measures of this question, found (source keys of the first k documents, best first; NULL for one without), missed (relevant keys that are not among them).';
+
+COMMENT ON FUNCTION @extschema@.rag_evaluate_answers(text, regclass, text[], jsonb, bigint[]) IS
+'How good the answers of rag_ask are, as the answerer of the collection judges them (the RAG triad of TruLens): a row for each question and mode. avg() over a mode sums it up.
+golden: a table or view of yours with a column question text and, if you like, answer text (the expected one), read with your rights, each row once, ordered by question. modes: of rag_ask, each with its defaults. filter and documents: as in rag_ask; the judge reads what the answerer has read, and nothing else.
+Columns: question, mode, context_relevance (mean score of the texts that the answerer read; NULL without one), groundedness (share of the answer''s statements that these texts support, of those that it cites first, up to the setting report_tokens), answer_relevance (how well the answer addresses the question), correctness (how far it says what the expected answer says; 0 without an answer, NULL without an expected one), each from 0 to 1;
+answer, unsupported (the statements that the texts do not support), calls (items asked of models now, for the answer and its judgements), failed (judgements that could not be read: their score is NULL, or of the other texts, and the next call asks again). Without an answer groundedness and answer_relevance are NULL.
+A question that cannot be answered since the model has failed is left out in all modes, and a NOTICE says so. What is asked again in the same words is paid once. The judge is a model: it errs, and is partial to what it wrote itself.
+Errors: as rag_ask; 42703 or 42804 for a golden table without the columns, 42501 without rights on it, 22023 for an unknown mode.';
 
 COMMENT ON FUNCTION @extschema@.raptor_tree(text, bigint, text, int) IS
 'The tree as rows in the order of reading, one for each way to a node. Without node_id from the roots, else from that node: down to the leaves, or, with direction up, all that stands above it, from the roots down to it.
@@ -147,10 +155,10 @@ COMMENT ON FUNCTION @extschema@.graph_global(text, text, int, int, jsonb, bigint
 'The k (default 5) community reports nearest to a question by cosine: themes that no single passage states. level: only communities that stand there (those of it, and those above that do not divide); NULL ranks all.
 filter and documents: only communities all of whose documents pass. Columns: community_id, level, score, title, summary, rating, size (members).';
 
-COMMENT ON FUNCTION @extschema@.graph_search(text, text, text, int, jsonb, bigint[]) IS
+COMMENT ON FUNCTION @extschema@.graph_search(text, text, text, int, jsonb, bigint[], int) IS
 'The k passages that a walk over the graph comes by most: personalised PageRank (damping 0.6) over blocks and the entities that they mention, from what the question names and from what is near to it; finds what is not near itself. Approximate by forward push (Andersen, Chung and Lang 2006). Asks no model but the embedder.
-mode, where the walk starts: local (entities that the question names), global (entities of the nearest reports), hybrid (both), mix (both and the nearest passages), pagerank (named entities and nearest passages, as in HippoRAG 2). What is not there is left out; with nothing at all, the nearest passages are.
-filter and documents: as in raptor_search; edges and counts come from documents in scope alone. Columns: node_id, score (share of the walk, 0 to 1, of the leaf of a block that is nearest to the question; less of the others), text, via (up to three entities through which most of it came), document_ids.';
+mode, where the walk starts: local (entities that the question names, and those that the nearest passages mention), global (entities of the nearest reports), hybrid (both), mix (named entities, the nearest passages and reports), pagerank (named entities and nearest passages, as in HippoRAG 2). What is not there is left out; with nothing at all, the nearest passages are.
+filter and documents: as in raptor_search; edges and counts come from documents in scope alone. max_tokens: goes down the ranking and keeps what still fits. Columns: node_id, score (share of the walk, 0 to 1, of the leaf of a block that is nearest to the question; less of the others), text, via (up to three entities through which most of it came), token_count, document_ids.';
 
 COMMENT ON FUNCTION @extschema@.graph_local(text, text, int, jsonb, int, bigint[]) IS
 'The relations around an entity, incoming and outgoing, up to so many hops, heaviest first within a hop, at most max_edges.
@@ -200,8 +208,8 @@ COMMENT ON FUNCTION @extschema@.rag_questions(text, int, int, int, jsonb, bigint
 filter and documents: only what draws wholly on documents that pass is read. Columns: persona, task, question; fewer than asked for where the answerer gives fewer or the same twice.
 Errors: 55000 without an answerer, 38000 if it fails, 42501 unless you are a member of the owning role.';
 
-COMMENT ON FUNCTION @extschema@.rag_context(text, text, int, jsonb, text[], text, float8, bigint[], text[], int) IS
+COMMENT ON FUNCTION @extschema@.rag_context(text, text, int, jsonb, text[], text, float8, bigint[], text[], int, boolean) IS
 'What a model should read for a question: passages as rag_search finds them, and relations of the entities that it names, packed into max_tokens, which are never exceeded: what does not fit is skipped.
-methods, expand, filter, documents, rewrite and rerank: as in rag_search. graph_share (0.2): of max_tokens, what relations may take before passages; either gets what the other leaves.
-Columns: citation (P1 a passage or summary, G1 a relation), kind (passage, summary, relation), id (of node or relation), text, token_count (of the text behind its tag), title, source_key, section_path, start_char, end_char (of a leaf or block, in the body of its document), document_ids.
+methods, expand, filter, documents, rewrite and rerank: as in rag_search. graph_share (0.2): of max_tokens, what relations may take before passages; either gets what the other leaves. left_out: whether the candidates that did not fit follow.
+Columns: citation (P1 a passage or summary, G1 a relation, NULL for what did not fit), kind (passage, summary, relation), id (of node or relation), text, token_count (of the text behind its tag), title, source_key, section_path, start_char, end_char (of a leaf or block, in the body of its document), document_ids.
 Errors: those of rag_search, 22023 for a number out of range.';

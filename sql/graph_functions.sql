@@ -89,6 +89,7 @@ CREATE FUNCTION @extschema@.graph_search(
     mode text DEFAULT 'mix',
     k int DEFAULT 10,
     filter jsonb DEFAULT '{}',
-    documents bigint[] DEFAULT NULL)
-RETURNS TABLE (node_id bigint, score float8, text text, via text, document_ids bigint[])
+    documents bigint[] DEFAULT NULL,
+    max_tokens int DEFAULT NULL)
+RETURNS TABLE (node_id bigint, score float8, text text, via text, token_count int, document_ids bigint[])
 LANGUAGE c STABLE COST 10000 ROWS 10 AS 'MODULE_PATHNAME', 'graph_search_wrapper';

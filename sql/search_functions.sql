@@ -31,7 +31,8 @@ CREATE FUNCTION @extschema@.rag_context(
     graph_share float8 DEFAULT 0.2,
     documents bigint[] DEFAULT NULL,
     rewrite text[] DEFAULT '{}',
-    rerank int DEFAULT NULL)
+    rerank int DEFAULT NULL,
+    left_out boolean DEFAULT false)
 RETURNS TABLE (
     citation text, kind text, id bigint, text text, token_count int, title text, source_key text, section_path text[], start_char int,
     end_char int, document_ids bigint[])
@@ -83,3 +84,14 @@ RETURNS TABLE (
     question text, method text, recall float8, hit float8, all_found float8, "precision" float8, mrr float8, ndcg float8,
     found text[], missed text[])
 LANGUAGE c VOLATILE COST 100000 ROWS 100 AS 'MODULE_PATHNAME', 'rag_evaluate_detail_wrapper';
+
+CREATE FUNCTION @extschema@.rag_evaluate_answers(
+    collection text,
+    golden regclass,
+    modes text[] DEFAULT '{plain,local}',
+    filter jsonb DEFAULT '{}',
+    documents bigint[] DEFAULT NULL)
+RETURNS TABLE (
+    question text, mode text, context_relevance float8, groundedness float8, answer_relevance float8, correctness float8,
+    answer text, unsupported text[], calls bigint, failed bigint)
+LANGUAGE c VOLATILE COST 1000000 ROWS 100 AS 'MODULE_PATHNAME', 'rag_evaluate_answers_wrapper';

@@ -147,5 +147,9 @@ pub fn ask(collection: &Collection, answerer: &Model, wanted: &Wanted, scope: &S
             "answer": (started.elapsed() - primed).as_millis() as u64,
         },
     });
-    Ok((shown, sources))
+    Ok(Answered {
+        shown,
+        tags: (1..=sources.len()).map(|n| n.to_string()).collect(),
+        sources,
+    })
 }

@@ -2,18 +2,16 @@
 //! after the evaluation in Edge et al., 2024, "From Local to Global: A Graph RAG Approach to Query-Focused Summarization".
 
 use std::cmp::Ordering;
-use std::collections::{BTreeMap, HashSet};
+use std::collections::HashSet;
 
 use graphrag_text::answer::{Winner, verdict};
-use pgrx::PgSqlErrorCode;
 use pgrx::prelude::*;
 use serde_json::Value;
 
-use super::mapped::NOTHING;
-use super::source::{Origin, Source, documents, forget_what_changed};
-use super::{Wanted, answer, answerer, open, prompts, texts};
+use super::source::{Read, documents};
+use super::{Wanted, answer, answerer, open, prompts, reads_reports, texts, unless_failed};
 use crate::collection::{Collection, quoted};
-use crate::error::{Error, Result, in_range, notice_of, required, sql};
+use crate::error::{Error, Result, in_range, required, sql};
 use crate::model::{Asking, Item, Ledger};
 use crate::pg::json::Json;
 use crate::pg::tick;
@@ -199,24 +197,13 @@ fn judge(
     repeats: i32,
     scope: &Scope,
 ) -> Result<Vec<Row>> {
-    let collection = open(name, sides.iter().any(|side| side.mode != "plain"))?;
+    let collection = open(name, sides.iter().any(|side| reads_reports(&side.mode)))?;
     answerer(&collection)?;
-    let mut sources = BTreeMap::new();
+    let mut read = Read::default();
     let (mut contests, mut failure) = (Vec::new(), None);
     for question in questions {
-        match contest(&collection, question, sides, scope, &mut sources) {
-            Ok(contest) => contests.push(contest),
-            // One that cannot be answered now does not spoil the others.
-            Err(error) if error.is(PgSqlErrorCode::ERRCODE_EXTERNAL_ROUTINE_EXCEPTION) => {
-                notice_of(
-                    format!("a question is left out, since {error}"),
-                    format!("It is {}.", quoted(question)),
-                    "The next call asks it again.".to_owned(),
-                );
-                failure = Some(error);
-            }
-            Err(error) => return Err(error),
-        }
+        let contest = contest(&collection, question, sides, scope, &mut read);
+        contests.extend(unless_failed(question, contest, &mut failure)?);
     }
     if let Some(error) = failure.filter(|_| contests.is_empty()) {
         return Err(error);
@@ -226,44 +213,27 @@ fn judge(
         .iter()
         .map(|criterion| compare(&collection, &mut ledger, &contests, *criterion, repeats))
         .collect::<Result<_>>()?;
-    let sources: Vec<Source> = sources.into_values().collect();
-    forget_what_changed(&collection, &sources)?;
+    read.forget_what_changed(&collection)?;
     Ok(rows)
 }
 
-/// Has both sides answer a question; what they read is added to `sources`.
+/// Has both sides answer a question; what was read for that is added to `read`.
 fn contest<'a>(
     collection: &Collection,
     question: &'a str,
     sides: &[Side; 2],
     scope: &Scope,
-    sources: &mut BTreeMap<(u8, i64), Source>,
+    read: &mut Read,
 ) -> Result<Contest<'a>> {
-    let mut read = Vec::new();
+    let mut sources = Vec::new();
     let mut answers = [None, None];
     for (side, place) in sides.iter().zip(&mut answers) {
-        let (shown, mut of_side) = answer(collection, &side.wanted(question), scope)?;
-        *place = shown["answer"]
-            .as_str()
-            .filter(|text| *text != NOTHING)
-            .map(str::to_owned);
-        read.append(&mut of_side);
+        let mut answered = answer(collection, &side.wanted(question), scope)?;
+        *place = answered.text().map(str::to_owned);
+        sources.append(&mut answered.sources);
     }
-    let documents = documents(read.iter());
-    for mut source in read {
-        let key = match &source.origin {
-            Origin::Report(report) => (0, report.id),
-            Origin::Node(id, ..) => (1, *id),
-            Origin::Block(id, ..) => (2, *id),
-            Origin::Relation(id, ..) => (3, *id),
-        };
-        // Whether others have changed is seen by their ids.
-        if source.report().is_none() {
-            source.text = String::new();
-        }
-        sources.entry(key).or_insert(source);
-        tick();
-    }
+    let documents = documents(sources.iter());
+    read.add(sources);
     Ok(Contest {
         question,
         answers,

@@ -34,6 +34,8 @@ struct Gathered {
     tags: Vec<String>,
     tokens: u64,
     seen: HashSet<(&'static str, i64)>,
+    /// What did not fit, when it was found.
+    left_out: HashSet<(&'static str, i64)>,
     /// What the reranker alone has read.
     reranked: Vec<Source>,
 }
@@ -106,6 +108,7 @@ pub fn ask(collection: &Collection, answerer: Option<&Model>, wanted: &Wanted, s
         "sub_questions": sub_questions,
         "hops_used": used,
         "context_tokens": gathered.tokens,
+        "left_out": gathered.left_out(),
         "calls": calls,
         "timings_ms": {
             "retrieve": retrieved.as_millis() as u64,
@@ -123,7 +126,11 @@ pub fn ask(collection: &Collection, answerer: Option<&Model>, wanted: &Wanted, s
             .collect();
     }
     gathered.sources.append(&mut gathered.reranked);
-    Ok((shown, gathered.sources))
+    Ok(Answered {
+        shown,
+        sources: gathered.sources,
+        tags: gathered.tags,
+    })
 }
 
 /// The one answer, if there is one.
@@ -156,6 +163,10 @@ impl Gathered {
             let found = pack(collection, question, passages, share, GRAPH_SHARE, scope)?;
             let hashes = hashes(collection, &found)?;
             for text in found {
+                if text.citation.is_none() {
+                    self.left_out.insert((text.kind, text.id));
+                    continue;
+                }
                 let table = if text.kind == "relation" { "relation" } else { "node" };
                 if !self.seen.insert((table, text.id)) {
                     continue;
@@ -182,6 +193,13 @@ impl Gathered {
             }
         }
         Ok(())
+    }
+
+    /// How many candidates did not fit into the context.
+    fn left_out(&self) -> usize {
+        let table = |kind: &str| if kind == "relation" { "relation" } else { "node" };
+        let missing = |(kind, id): &&(&'static str, i64)| !self.seen.contains(&(table(kind), *id));
+        self.left_out.iter().filter(missing).count()
     }
 
     /// The texts as they stand in a prompt.

@@ -105,7 +105,11 @@ pub fn ask(collection: &Collection, answerer: &Model, wanted: &Wanted, scope: &S
             "answer": (started.elapsed() - mapped).as_millis() as u64,
         },
     });
-    Ok((shown, sources))
+    Ok(Answered {
+        shown,
+        tags: (1..=sources.len()).map(|n| n.to_string()).collect(),
+        sources,
+    })
 }
 
 /// The texts of a batch as they stand in a prompt.

@@ -10,17 +10,19 @@ mod plain;
 mod prompts;
 mod select;
 pub mod source;
+mod triad;
 
 use std::collections::HashSet;
 
 use graphrag_text::fold;
+use mapped::NOTHING;
 use pgrx::PgSqlErrorCode;
 use pgrx::prelude::*;
 use serde_json::{Value, json};
 use source::{Source, forget_what_changed};
 
 use crate::collection::{Collection, literal, quoted};
-use crate::error::{Error, Result, capital, in_range, notice_with, required, sql};
+use crate::error::{Error, Result, capital, in_range, notice_of, notice_with, required, sql};
 use crate::model::{Answer, Ledger, Model, ledger};
 use crate::pg::json::Json;
 use crate::search::Scope;
@@ -70,6 +72,13 @@ fn rag_ask(
         events: required(events, "events")?,
     };
     Ok(ask(collection, &wanted, &scope)?.into())
+}
+
+impl Answered {
+    /// The answer itself, unless it says that there is none.
+    fn text(&self) -> Option<&str> {
+        self.shown["answer"].as_str().filter(|text| *text != NOTHING)
+    }
 }
 
 impl Wanted<'_> {
@@ -131,17 +140,28 @@ impl Wanted<'_> {
     }
 }
 
-/// What rag_ask shows, and what was read for it.
-type Answered = (Value, Vec<Source>);
+/// An answer.
+struct Answered {
+    /// What rag_ask shows.
+    shown: Value,
+    /// What was read for it.
+    sources: Vec<Source>,
+    /// The tags of the first ones, which the answerer has read; the others only a reranker.
+    tags: Vec<String>,
+}
 
 /// Answers a question.
 pub fn ask(name: Option<&str>, wanted: &Wanted, scope: &Scope) -> Result<Value> {
     wanted.check()?;
-    let collection = open(name, !matches!(wanted.mode, "plain" | "local"))?;
-    let (shown, sources) = answer(&collection, wanted, scope)?;
-    forget_what_changed(&collection, &sources)?;
-    wanted.tell("done", || shown.clone());
-    Ok(shown)
+    let collection = open(name, reads_reports(wanted.mode))?;
+    let answered = answer(&collection, wanted, scope)?;
+    forget_what_changed(&collection, &answered.sources)?;
+    wanted.tell("done", || answered.shown.clone());
+    Ok(answered.shown)
+}
+
+fn reads_reports(mode: &str) -> bool {
+    !matches!(mode, "plain" | "local")
 }
 
 /// Opens a collection for questions; those that read reports may have to write them.
@@ -168,10 +188,10 @@ fn answer(collection: &Collection, wanted: &Wanted, scope: &Scope) -> Result<Ans
             max_hops,
             ..*wanted
         };
-        let (mut shown, sources) = answer(collection, &chosen, scope)?;
-        shown["mode"] = json!(mode);
-        shown["why"] = json!(why);
-        return Ok((shown, sources));
+        let mut answered = answer(collection, &chosen, scope)?;
+        answered.shown["mode"] = json!(mode);
+        answered.shown["why"] = json!(why);
+        return Ok(answered);
     }
     if wanted.mode == "local" {
         return local::ask(collection, collection.options.answerer.as_ref(), wanted, scope);
@@ -196,6 +216,23 @@ pub fn answerer(collection: &Collection) -> Result<&Model> {
             literal(&collection.name)
         ))
     })
+}
+
+/// Nothing for a question that cannot be answered now, which does not spoil the others: it is told, and the reason kept.
+fn unless_failed<T>(question: &str, answer: Result<T>, failure: &mut Option<Error>) -> Result<Option<T>> {
+    match answer {
+        Ok(answer) => Ok(Some(answer)),
+        Err(error) if error.is(PgSqlErrorCode::ERRCODE_EXTERNAL_ROUTINE_EXCEPTION) => {
+            notice_of(
+                format!("a question is left out, since {error}"),
+                format!("It is {}.", quoted(question)),
+                "The next call asks it again.".to_owned(),
+            );
+            *failure = Some(error);
+            Ok(None)
+        }
+        Err(error) => Err(error),
+    }
 }
 
 /// The one answer that was wanted, or why there is none.

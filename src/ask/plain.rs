@@ -33,11 +33,11 @@ pub fn ask(collection: &Collection, answerer: &Model, wanted: &Wanted, scope: &S
         rest = passages.split_off(passages.len().min(PASSAGES));
     }
     let retrieved = started.elapsed();
+    let tags: Vec<String> = (1..=passages.len()).map(|n| n.to_string()).collect();
     let mut answer = None;
     if passages.is_empty() {
         tell_if_unembedded(collection)?;
     } else {
-        let tags: Vec<String> = (1..=passages.len()).map(|n| n.to_string()).collect();
         wanted.tell_sources(&passages, &tags);
         let all: Vec<usize> = (0..passages.len()).collect();
         let texts = numbered(&all, &passages);
@@ -57,7 +57,11 @@ pub fn ask(collection: &Collection, answerer: &Model, wanted: &Wanted, scope: &S
             "answer": (started.elapsed() - retrieved).as_millis() as u64,
         },
     });
-    Ok((shown, passages))
+    Ok(Answered {
+        shown,
+        sources: passages,
+        tags,
+    })
 }
 
 /// The one answer to a request that reads some passages.

@@ -96,6 +96,59 @@ pub fn judge(
     request
 }
 
+/// How relevant to a question each of some numbered texts is.
+pub fn context(model: &Model, options: &Options, question: &str, texts: &[(String, &str, &str)]) -> Value {
+    let user = format!("{}<question>{}</question>\n", numbered(texts), data(question));
+    let score = object(json!({"n": {"type": "integer"}, "score": {"type": "number"}}));
+    let reply = format!("scores of {}", texts.len());
+    evaluation(model, options, "context", &reply, user, json!({"scores": list(score)}))
+}
+
+/// Which statements of an answer the texts support that it was made from.
+pub fn grounded(
+    model: &Model,
+    options: &Options,
+    question: &str,
+    answer: &str,
+    texts: &[(String, &str, &str)],
+) -> Value {
+    let user = numbered(texts) + &answered(question, answer);
+    let statement = object(json!({"statement": {"type": "string"}, "supported": {"type": "boolean"}}));
+    let properties = json!({"statements": list(statement)});
+    evaluation(model, options, "grounded", "support", user, properties)
+}
+
+/// How well an answer addresses a question.
+pub fn relevance(model: &Model, options: &Options, question: &str, answer: &str) -> Value {
+    let user = answered(question, answer);
+    evaluation(model, options, "relevance", "grade", user, graded())
+}
+
+/// How far an answer says what the expected one says.
+pub fn correct(model: &Model, options: &Options, question: &str, answer: &str, expected: &str) -> Value {
+    let expected = data(expected);
+    let user = answered(question, answer) + &format!("<expected>\n{expected}\n</expected>\n");
+    evaluation(model, options, "correct", "grade", user, graded())
+}
+
+fn answered(question: &str, answer: &str) -> String {
+    let (question, answer) = (data(question), data(answer));
+    format!("<question>{question}</question>\n<answer>\n{answer}\n</answer>\n")
+}
+
+fn graded() -> Value {
+    json!({"reason": {"type": "string"}, "score": {"type": "number"}})
+}
+
+/// A request of the evaluation of one answer. What its reply is read as is not sent.
+fn evaluation(model: &Model, options: &Options, what: &str, reply: &str, user: String, properties: Value) -> Value {
+    let schema = json!({"name": what, "strict": true, "schema": object(properties)});
+    let system = prompt(options, &format!("{what}_prompt"), 0);
+    let mut request = answerer(model, system, user + "\nThe JSON object:", Some(schema));
+    request["reply"] = json!(reply);
+    request
+}
+
 /// What a corpus is about, and who would use it, from texts with their numbers.
 pub fn personas(model: &Model, options: &Options, count: usize, texts: &[(String, &str, &str)]) -> Value {
     let properties = json!({"description": {"type": "string"}, "personas": list(json!({"type": "string"}))});

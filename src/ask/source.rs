@@ -1,6 +1,6 @@
 //! What an answerer reads: reports and passages, each with a number, and the documents behind it.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use graphrag_text::answer::citations;
 use serde_json::{Value, json};
@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 use crate::collection::Collection;
 use crate::error::Result;
 use crate::model::ledger;
+use crate::pg::tick;
 
 /// Ids of documents that a citation shows.
 const SHOWN: usize = 1000;
@@ -125,6 +126,34 @@ fn checked(
         citations: cited.into_iter().map(|n| sources[n - 1].citation(tag(n))).collect(),
         unknown: found.unknown,
         grounded: found.grounded,
+    }
+}
+
+/// What was read for several questions, each once.
+#[derive(Default)]
+pub struct Read(BTreeMap<(u8, i64), Source>);
+
+impl Read {
+    pub fn add(&mut self, sources: Vec<Source>) {
+        for mut source in sources {
+            let key = match &source.origin {
+                Origin::Report(report) => (0, report.id),
+                Origin::Node(id, ..) => (1, *id),
+                Origin::Block(id, ..) => (2, *id),
+                Origin::Relation(id, ..) => (3, *id),
+            };
+            // Whether others have changed is seen by their ids.
+            if source.report().is_none() {
+                source.text = String::new();
+            }
+            self.0.entry(key).or_insert(source);
+            tick();
+        }
+    }
+
+    pub fn forget_what_changed(self, collection: &Collection) -> Result<()> {
+        let sources: Vec<Source> = self.0.into_values().collect();
+        forget_what_changed(collection, &sources)
     }
 }
 

@@ -332,7 +332,7 @@ impl Flight {
                     let asked = || call.messages().iter().map(|text| tokens::count(text)).sum::<usize>() as i64;
                     let prompt_tokens = answer.prompt_tokens.map_or_else(asked, counted);
                     self.landed.push(Landed {
-                        result: read_text(call.role, &call.step, &text, cut),
+                        result: read_text(call.role, call.reply(), &text, cut),
                         call,
                         prompt_tokens: Some(prompt_tokens),
                         completion_tokens: completion_tokens.or(Some(tokens::count(&text) as i64)),
@@ -397,7 +397,7 @@ impl Flight {
                         "ask" => Ok(function.answer(call.input(), owner)?),
                         _ => attempt(|| function.answer(call.input(), owner)).map_err(|caught| caught.message),
                     };
-                    results.push(reply.and_then(|text| read_text(role, step, &text, false)));
+                    results.push(reply.and_then(|text| read_text(role, call.reply(), &text, false)));
                 }
                 results
             }
@@ -437,6 +437,11 @@ impl Lane {
 impl Call {
     fn input(&self) -> &str {
         self.request["input"].as_str().unwrap_or_default()
+    }
+
+    /// What its reply is read as.
+    fn reply(&self) -> &str {
+        self.request["reply"].as_str().unwrap_or(&self.step)
     }
 
     fn list(&self, field: &str) -> Vec<&str> {

@@ -27,7 +27,7 @@ pub enum Content {
     Vector(Option<Vec<f32>>),
 }
 
-/// What a reply of a chat says, if it can be read as its role needs it.
+/// What a reply of a chat says, if it can be read as its role needs it. `step` is the step, or what the request says of its replies.
 pub fn read_text(role: Role, step: &str, reply: &str, cut: bool) -> std::result::Result<Content, String> {
     let (text, repairs) = match role {
         Role::Extractor => {
@@ -67,6 +67,19 @@ pub fn read_text(role: Role, step: &str, reply: &str, cut: bool) -> std::result:
         }
         Role::Answerer if step == "judge" => {
             let repairs = answer::verdict(reply).map_err(|error| error.to_string())?.repairs;
+            (reply.to_owned(), repairs)
+        }
+        Role::Answerer if let Some(count) = step.strip_prefix("scores of ") => {
+            let count = count.parse().unwrap_or_default();
+            let repairs = answer::scores(reply, count).map_err(|error| error.to_string())?.repairs;
+            (reply.to_owned(), repairs)
+        }
+        Role::Answerer if step == "support" => {
+            let repairs = answer::support(reply).map_err(|error| error.to_string())?.repairs;
+            (reply.to_owned(), repairs)
+        }
+        Role::Answerer if step == "grade" => {
+            let repairs = answer::grade(reply).map_err(|error| error.to_string())?.repairs;
             (reply.to_owned(), repairs)
         }
         Role::Answerer if step == "draft" => {

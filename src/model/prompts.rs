@@ -42,7 +42,7 @@ pub fn answerer(model: &Model, system: String, user: String, schema: Option<Valu
 
 /// A text as data of a prompt: what looks like one of a prompt's own elements is no element any more.
 pub fn data(text: &str) -> std::borrow::Cow<'_, str> {
-    const ELEMENTS: [&str; 17] = [
+    const ELEMENTS: [&str; 18] = [
         "passage",
         "report",
         "relation",
@@ -58,6 +58,7 @@ pub fn data(text: &str) -> std::borrow::Cow<'_, str> {
         "second",
         "example",
         "answer",
+        "expected",
         "criterion",
         "texts",
     ];

@@ -20,8 +20,8 @@ const FACTS: i64 = 50;
 
 /// A text with the tag by which an answer cites it.
 pub struct Cited {
-    /// `P1` for a passage or a summary, `G1` for a relation.
-    pub citation: String,
+    /// `P1` for a passage or a summary, `G1` for a relation; nothing for what did not fit.
+    pub citation: Option<String>,
     pub kind: &'static str,
     /// Of `node` or of `relation`.
     pub id: i64,
@@ -36,7 +36,7 @@ pub struct Cited {
     pub documents: Vec<i64>,
 }
 
-/// SQL: `rag_context(collection, query, max_tokens, filter, methods, expand, graph_share, documents, rewrite, rerank)`.
+/// SQL: `rag_context(collection, query, max_tokens, filter, methods, expand, graph_share, documents, rewrite, rerank, left_out)`.
 #[pg_extern(sql = false)]
 #[allow(clippy::too_many_arguments, reason = "the arguments of the SQL function")]
 fn rag_context(
@@ -50,11 +50,12 @@ fn rag_context(
     documents: Option<Vec<Option<i64>>>,
     rewrite: Option<Vec<Option<String>>>,
     rerank: Option<i32>,
+    left_out: Option<bool>,
 ) -> sql::Result<
     TableIterator<
         'static,
         (
-            name!(citation, String),
+            name!(citation, Option<String>),
             name!(kind, String),
             name!(id, i64),
             name!(text, String),
@@ -77,7 +78,9 @@ fn rag_context(
     let collection = asked.open(collection)?;
     let found = find(&collection, query, &asked, scope.clone())?;
     let rows = pack(&collection, query, found, budget as u64, share, &scope)?;
-    Ok(TableIterator::new(rows.into_iter().map(|row| {
+    let left_out = required(left_out, "left_out")?;
+    let rows = rows.into_iter().filter(move |row| left_out || row.citation.is_some());
+    Ok(TableIterator::new(rows.map(|row| {
         (
             row.citation,
             row.kind.to_owned(),
@@ -95,7 +98,7 @@ fn rag_context(
 }
 
 /// Of the passages that were found, and of what the graph says of the entities that the question names, what fits into `budget` tokens with
-/// tags. The graph gets up to `share` of it, and what passages leave; these get what the graph leaves.
+/// tags, and behind it what does not. The graph gets up to `share` of it, and what passages leave; these get what the graph leaves.
 pub fn pack(
     collection: &Collection,
     query: &str,
@@ -115,21 +118,30 @@ pub fn pack(
         }
         tick();
     }
-    let mut facts = Vec::new();
+    let (mut facts, mut other_facts) = (Vec::new(), Vec::new());
     if share > 0.0 {
         for fact in graph::facts(collection, query, FACTS, scope)? {
             // What a passage says is not read twice.
-            let is_read = |quote: &str| passages.iter().any(|passage| passage.text.contains(quote));
-            if !fact.quote.as_deref().is_some_and(is_read) && all.take(cited_as("G", facts.len(), &fact.text)) {
-                facts.push(fact);
+            let is_read = |quote: &str| passages.iter().any(|passage: &Hit| passage.text.contains(quote));
+            if fact.quote.as_deref().is_some_and(is_read) {
+                continue;
+            }
+            match all.take(cited_as("G", facts.len(), &fact.text)) {
+                true => facts.push(fact),
+                false => other_facts.push(fact),
             }
         }
     }
+    let mut other_passages = Vec::new();
     for passage in rest {
-        if all.take(cited_as("P", passages.len(), &passage.text)) {
-            passages.push(passage);
+        match all.take(cited_as("P", passages.len(), &passage.text)) {
+            true => passages.push(passage),
+            false => other_passages.push(passage),
         }
     }
+    let (cited_passages, cited_facts) = (passages.len(), facts.len());
+    passages.append(&mut other_passages);
+    facts.append(&mut other_facts);
     let documents: Vec<i64> = passages.iter().filter_map(Hit::document).collect();
     let sql = "SELECT id, title, source_key FROM {s}.document WHERE id = ANY ($1)";
     let mut of_document = std::collections::HashMap::new();
@@ -144,7 +156,7 @@ pub fn pack(
             .and_then(|id| of_document.get(&id).cloned())
             .unwrap_or_default();
         rows.push(Cited {
-            citation: format!("P{}", at + 1),
+            citation: (at < cited_passages).then(|| format!("P{}", at + 1)),
             kind: if passage.level == 0 { "passage" } else { "summary" },
             id: passage.node,
             tokens: cited_as("P", at, &passage.text) as i32,
@@ -159,7 +171,7 @@ pub fn pack(
     }
     for (at, fact) in facts.into_iter().enumerate() {
         rows.push(Cited {
-            citation: format!("G{}", at + 1),
+            citation: (at < cited_facts).then(|| format!("G{}", at + 1)),
             kind: "relation",
             id: fact.relation,
             tokens: cited_as("G", at, &fact.text) as i32,
@@ -172,6 +184,8 @@ pub fn pack(
             documents: fact.documents,
         });
     }
+    // What did not fit comes last.
+    rows.sort_by_key(|row| row.citation.is_none());
     Ok(rows)
 }
 

@@ -24,12 +24,15 @@ pub enum Rewriting {
     Queries,
     /// A passage that would answer it (Gao et al. 2023, "Precise Zero-Shot Dense Retrieval without Relevance Labels").
     Hypothetical,
+    /// The names and the themes that it is about (Guo et al. 2024, "LightRAG").
+    Keywords,
 }
 
-pub const REWRITINGS: [(&str, Rewriting); 3] = [
+pub const REWRITINGS: [(&str, Rewriting); 4] = [
     ("reword", Rewriting::Reword),
     ("queries", Rewriting::Queries),
     ("hypothetical", Rewriting::Hypothetical),
+    ("keywords", Rewriting::Keywords),
 ];
 
 impl Rewriting {
@@ -59,6 +62,7 @@ impl Rewriting {
             Rewriting::Reword => ("reword_prompt", "The question:"),
             Rewriting::Queries => ("queries_prompt", "The JSON object:"),
             Rewriting::Hypothetical => ("hypothetical_prompt", "The passage:"),
+            Rewriting::Keywords => ("keywords_prompt", "The keywords:"),
         };
         let schema = (self == Rewriting::Queries).then(|| {
             let properties = object(json!({"questions": list(json!({"type": "string"}))}));

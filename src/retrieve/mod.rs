@@ -1,7 +1,7 @@
 //! rag_search: several rankings of the same nodes, fused.
 
 pub mod context;
-mod evaluate;
+pub mod evaluate;
 mod explain;
 pub mod help;
 mod method;

@@ -6,6 +6,7 @@ mod evaluation;
 mod extraction;
 mod format;
 mod json;
+mod judgement;
 mod prose;
 mod query;
 pub mod reason;
@@ -21,8 +22,9 @@ pub use extraction::{
 };
 pub use format::{Format, read, read_value, recognise};
 pub use json::json;
+pub use judgement::{Scores, Statement, Support, scores, support};
 pub use prose::prose;
-pub use query::{Keywords, Point, Points, Primer, Relevance, keywords, points, primer, relevance, yes};
+pub use query::{Keywords, Point, Points, Primer, Relevance, grade, keywords, points, primer, relevance, yes};
 pub use report::{Finding, Report, report};
 
 use std::fmt;
@@ -67,6 +69,7 @@ pub enum Unreadable {
     NeitherYesNorNo,
     NoWinner,
     NoList,
+    NoStatement,
 }
 
 impl fmt::Display for Unreadable {
@@ -84,6 +87,7 @@ impl fmt::Display for Unreadable {
             Unreadable::NeitherYesNorNo => "the reply says neither yes nor no",
             Unreadable::NoWinner => "the reply names no better answer",
             Unreadable::NoList => "the reply holds no list",
+            Unreadable::NoStatement => "the reply says of no statement whether it is supported",
         })
     }
 }

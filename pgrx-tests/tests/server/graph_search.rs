@@ -81,19 +81,26 @@ fn what_is_out_of_scope_leaves_no_trace() {
         ", documents => (SELECT array_agg(id) FROM kb.document WHERE metadata @> '{\"tenant\": 1}')",
     );
     assert_eq!(list::<String>(&mut client, &by_ids), by_filter);
-    // The vectors are those of all documents, so that only what the walk adds is compared: without near passages.
-    let local = |collection: &str, scope: &str| scoped(collection, scope).replace("'pagerank'", "'local'");
-    let in_all: Vec<String> = list(&mut client, &local("kb", r#", filter => '{"tenant": 1}'"#));
+    // With vectors that do not depend on other documents it is as if there were no others.
     run(
         &mut client,
-        "SELECT rag_create('alone'); INSERT INTO alone.document (source_key, title, body, metadata) \
+        "SELECT rag_alter('kb', '{\"embedder\": \"builtin:hash\"}')",
+    );
+    run(&mut client, "CALL rag_refresh('kb')");
+    run(
+        &mut client,
+        "SELECT rag_create('alone', embedder => 'builtin:hash'); INSERT INTO alone.document (source_key, title, body, metadata) \
          SELECT source_key, title, body, metadata FROM kb.document WHERE metadata @> '{\"tenant\": 1}'",
     );
     run(&mut client, "CALL rag_refresh('alone')");
-    assert_eq!(
-        list::<String>(&mut client, &local("alone", r#", filter => '{"tenant": 1}'"#)),
-        in_all
-    );
+    for mode in ["pagerank", "local"] {
+        let of = |collection: &str| {
+            scoped(collection, r#", filter => '{"tenant": 1}'"#).replace("'pagerank'", &format!("'{mode}'"))
+        };
+        let in_all: Vec<String> = list(&mut client, &of("kb"));
+        assert_eq!(in_all.len(), 3);
+        assert_eq!(list::<String>(&mut client, &of("alone")), in_all, "{mode}");
+    }
     assert_eq!(
         keys(&mut client, r#", filter => '{"tenant": 3}'"#),
         Vec::<String>::new()
@@ -154,6 +161,28 @@ fn names_of_any_script_and_stated_relations_lead_on() {
         Vec::<i64>::new()
     );
     assert!(list::<i64>(&mut client, "SELECT node_id FROM graph_search('kb', '?!', 'local')").is_empty());
+}
+
+#[test]
+fn a_budget_takes_what_fits_in_the_order_of_the_walk() {
+    let database = Database::new();
+    let mut client = database.client();
+    corpus(&mut client);
+    let query = "SELECT token_count FROM graph_search('kb', 'Who built the yard of Isla Brodie?', k => 10";
+    let all: Vec<i32> = list(&mut client, &format!("{query})"));
+    let budget = all[0] + all[all.len() - 1];
+    let mut left = budget;
+    let mut fitting = all.clone();
+    fitting.retain(|tokens| {
+        let fits = *tokens <= left;
+        left -= if fits { *tokens } else { 0 };
+        fits
+    });
+    assert!(fitting.len() < all.len());
+    assert_eq!(
+        list::<i32>(&mut client, &format!("{query}, max_tokens => {budget})")),
+        fitting
+    );
 }
 
 #[test]

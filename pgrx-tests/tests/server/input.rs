@@ -51,7 +51,7 @@ fn right(function: &str, argument: &str, kind: &str) -> &'static str {
         (_, "aliases", _) => "'{Anna Ahl}'::text[]",
         (_, "threshold", _) => "0.9",
         (_, "max_size", _) => "10",
-        (_, "again" | "ask" | "dynamic" | "events", _) => "false",
+        (_, "again" | "ask" | "dynamic" | "events" | "left_out", _) => "false",
         (_, "max_hops", _) => "1",
         (_, "format", _) => "'markdown'",
         (_, "block_tokens" | "leaf_tokens", _) => "100",
@@ -65,7 +65,8 @@ fn right(function: &str, argument: &str, kind: &str) -> &'static str {
         (_, "personas" | "tasks" | "questions" | "repeats", _) => "1",
         (_, "mode", _) => "'collapsed'",
         (_, "documents", _) => "'{1}'",
-        ("rag_evaluate" | "rag_evaluate_detail", "golden", _) => "'public.golden'",
+        ("rag_evaluate" | "rag_evaluate_detail" | "rag_evaluate_answers", "golden", _) => "'public.golden'",
+        (_, "modes", _) => "'{plain,local}'",
         ("rag_evaluate" | "rag_evaluate_detail", "methods", _) => "'{dense,lexical+graph}'",
         (_, "methods", _) => "'{dense,lexical,tree}'",
         (_, "weights", _) => "NULL",
@@ -108,7 +109,10 @@ fn may_be_null(function: &str, argument: &str) -> bool {
                 "rag_search" | "rag_explain",
                 "methods" | "documents" | "weights" | "max_tokens" | "candidates" | "rerank" | "query_vector"
             )
-            | ("rag_evaluate" | "rag_evaluate_detail", "documents")
+            | (
+                "rag_evaluate" | "rag_evaluate_detail" | "rag_evaluate_answers",
+                "documents"
+            )
             | ("raptor_tree", "node_id" | "depth")
             | ("graph_add", "description" | "document_id" | "quote" | "weight")
             | ("graph_import", "block_id")
@@ -117,7 +121,7 @@ fn may_be_null(function: &str, argument: &str) -> bool {
             | ("graph_global", "k" | "level" | "documents")
             | ("graph_local", "documents")
             | ("rag_context", "methods" | "documents" | "rerank")
-            | ("graph_search", "documents")
+            | ("graph_search", "documents" | "max_tokens")
             | ("rag_ask", "documents" | "level" | "k" | "max_hops")
             | ("rag_judge" | "rag_questions", "documents")
             | ("rag_refresh", "max_calls" | "steps")
@@ -326,6 +330,11 @@ fn every_argument_says_what_it_takes() {
         SELECT rag_judge('kb', '{x,NULL}') --> 22004 a question must not be null
         SELECT rag_judge('kb', '{x}', criteria => '{}') --> 22023 criteria must not be empty
         SELECT rag_judge('kb', '{x}', repeats => 0) --> 22023 repeats must be between 1 and 100
+        SELECT rag_evaluate_answers('kb', 'golden', filter => '[]') --> 22023 filter must be a JSON object
+        SELECT rag_evaluate_answers('kb', 'golden', '{}') --> 22023 modes must not be empty
+        SELECT rag_evaluate_answers('kb', 'golden', '{plain,NULL}') --> 22004 a mode must not be null
+        SELECT rag_evaluate_answers('kb', 'golden', '{plain,plain}') --> 22023 mode "plain" is given twice
+        SELECT rag_evaluate_answers('kb', 'golden', '{Plain}') --> 22023 unknown mode "Plain"
         SELECT rag_questions('kb', personas => 0) --> 22023 personas must be between 1 and 100
         SELECT rag_questions('kb', tasks => 101) --> 22023 tasks must be between 1 and 100
         SELECT rag_questions('kb', questions => -1) --> 22023 questions must be between 1 and 100
@@ -486,8 +495,6 @@ fn a_budget_that_is_too_small_says_what_it_takes() {
             "the result of this search needs more memory than graphrag.build_memory"
         )
     );
-    assert_eq!(
-        one::<i64>(&mut client, "SELECT count(*) FROM raptor_search('long', '1', k => 300)"),
-        300
-    );
+    let few = "SELECT count(*) FROM raptor_search('long', '1', k => 300)";
+    assert_eq!(one::<i64>(&mut client, few), 300);
 }

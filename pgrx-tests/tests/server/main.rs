@@ -5,6 +5,7 @@ mod ask_judge;
 mod ask_lazy;
 mod ask_local;
 mod ask_modes;
+mod ask_triad;
 mod choices;
 mod collections;
 mod concurrency;

@@ -63,6 +63,37 @@ fn the_budget_is_never_exceeded_and_what_fits_is_taken() {
 }
 
 #[test]
+fn what_did_not_fit_follows_if_it_is_wanted() {
+    let database = Database::new();
+    let mut client = database.client();
+    corpus(&mut client);
+    let rows = |client: &mut Client, more: &str| -> Vec<String> {
+        list(
+            client,
+            &format!("SELECT coalesce(citation, '-') || kind || id FROM rag_context('kb', '{QUESTION}', 200{more})"),
+        )
+    };
+    let (cited, all) = (rows(&mut client, ""), rows(&mut client, ", left_out => true"));
+    assert_eq!(all[..cited.len()], cited);
+    assert!(cited.iter().all(|row| !row.starts_with('-')));
+    let rest = &all[cited.len()..];
+    assert!(
+        rest.len() > 10 && rest.iter().all(|row| row.starts_with('-')),
+        "{rest:?}"
+    );
+    assert!(rest.iter().any(|row| row.starts_with("-passage")));
+    // None of them would have fitted.
+    let smallest: i64 = one(
+        &mut client,
+        &format!(
+            "SELECT min(token_count) FILTER (WHERE citation IS NULL) - (200 - sum(token_count) FILTER (WHERE citation IS NOT NULL)) \
+             FROM rag_context('kb', '{QUESTION}', 200, left_out => true)"
+        ),
+    );
+    assert!(smallest > 0);
+}
+
+#[test]
 fn the_graph_gets_its_share_and_what_passages_leave() {
     let database = Database::new();
     let mut client = database.client();

@@ -17,6 +17,9 @@ fn answerer(system: &str, user: &str) -> String {
     if system.contains("\"questions\"") {
         return "```json\n{\"questions\": [\"ferry timetable\", \"What does a ticket cost?\", \"ferry timetable\"]}\n```".to_owned();
     }
+    if system.contains("keywords alone") {
+        return "north pier, ferry".to_owned();
+    }
     match system.contains("passage of a document") {
         true => "The ferry leaves at ten from the north pier.".to_owned(),
         false => "When does the ferry leave?".to_owned(),
@@ -76,22 +79,26 @@ fn a_question_is_searched_in_other_words_too() {
         found.contains(&"ferry".to_owned()) && found.contains(&"ticket".to_owned()),
         "{found:?}"
     );
-    assert_eq!(mock.log().len(), 3);
+    assert_eq!(
+        keys(&mut client, "a wharf?", "rewrite => '{keywords}'"),
+        ["pier", "ferry"]
+    );
+    assert_eq!(mock.log().len(), 4);
     // Paid once, and counted.
     keys(
         &mut client,
         question,
         "rewrite => '{reword,queries,hypothetical,reword}'",
     );
-    assert_eq!(mock.log().len(), 3);
+    assert_eq!(mock.log().len(), 4);
     assert_eq!(
         one::<i64>(&mut client, "SELECT calls FROM rag_usage('kb') WHERE step = 'rewrite'"),
-        3
+        4
     );
     // Nor does a document that goes take it along: no word of any is in it.
     run(&mut client, "DELETE FROM kb.document WHERE source_key = 'boat'");
     assert_eq!(keys(&mut client, question, "rewrite => '{reword}'"), ["ferry"]);
-    assert_eq!(mock.log().len(), 3);
+    assert_eq!(mock.log().len(), 4);
     // What other words find is in scope, or it is not found.
     assert_eq!(
         keys(&mut client, question, "rewrite => '{reword}', filter => '{\"t\": 2}'"),

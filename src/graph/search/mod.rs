@@ -6,9 +6,10 @@ mod seeds;
 
 pub use facts::{facts, named};
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 use graphrag_network::{Limits, Walked, walk};
+use graphrag_rank::budget::Budget;
 use pgrx::prelude::*;
 
 use self::around::{Around, Vertex};
@@ -39,9 +40,9 @@ const LIMITS: Limits = Limits {
 /// Entities that are named as the way to a passage.
 const VIA: usize = 3;
 
-pub type FoundRow = (i64, f64, String, Option<String>, Vec<i64>);
+pub type FoundRow = (i64, f64, String, Option<String>, i32, Vec<i64>);
 
-/// SQL: `graph_search(collection, query, mode, k, filter, documents)`.
+/// SQL: `graph_search(collection, query, mode, k, filter, documents, max_tokens)`.
 #[pg_extern(sql = false)]
 fn graph_search(
     collection: Option<&str>,
@@ -50,6 +51,7 @@ fn graph_search(
     k: Option<i32>,
     filter: Option<Json>,
     documents: Option<Vec<Option<i64>>>,
+    max_tokens: Option<i32>,
 ) -> sql::Result<
     TableIterator<
         'static,
@@ -58,6 +60,7 @@ fn graph_search(
             name!(score, f64),
             name!(text, String),
             name!(via, Option<String>),
+            name!(token_count, i32),
             name!(document_ids, Vec<i64>),
         ),
     >,
@@ -66,10 +69,15 @@ fn graph_search(
     let query = required(query, "query")?;
     let k = in_range(k, "k", 0..=i32::MAX)?;
     let mode = required(mode, "mode")?;
+    let budget = max_tokens
+        .map(|tokens| in_range(Some(tokens), "max_tokens", 1..=i32::MAX))
+        .transpose()?;
     let collection = Collection::read(collection)?;
     let shares = shares(mode)?;
     let vector = query_vector(&collection, Some(query), None)?;
-    let rows = found(&collection, query, vector.as_ref(), shares, k as usize, &scope)?;
+    let mut rows = found(&collection, query, vector.as_ref(), shares, k as usize, &scope)?;
+    let mut budget = Budget::new(budget.map(|tokens| tokens as u64));
+    rows.retain(|row| budget.take(row.4.max(0) as u64));
     Ok(TableIterator::new(rows))
 }
 
@@ -110,10 +118,10 @@ pub fn found(
         false => via(&found)?,
     };
     let nodes: Vec<i64> = found.leaves.iter().map(|leaf| leaf.0).collect();
-    let sql = "SELECT n.id, n.text, ARRAY[n.document_id] FROM {s}.node n WHERE n.id = ANY ($1)";
-    let mut rows: HashMap<i64, (String, Vec<i64>)> = collection
+    let sql = "SELECT n.id, n.text, n.token_count, ARRAY[n.document_id] FROM {s}.node n WHERE n.id = ANY ($1)";
+    let mut rows: HashMap<i64, (String, i32, Vec<i64>)> = collection
         .query(sql, &[nodes.into()], |row| {
-            Ok((row.need(1)?, (row.need(2)?, row.need(3)?)))
+            Ok((row.need(1)?, (row.need(2)?, row.need(3)?, row.need(4)?)))
         })?
         .into_iter()
         .collect();
@@ -121,8 +129,8 @@ pub fn found(
         .leaves
         .into_iter()
         .filter_map(|(node, block, score)| {
-            let (text, documents) = rows.remove(&node)?;
-            Some((node, score, text, via.get(&block).cloned(), documents))
+            let (text, tokens, documents) = rows.remove(&node)?;
+            Some((node, score, text, via.get(&block).cloned(), tokens, documents))
         })
         .collect())
 }
@@ -215,7 +223,7 @@ fn leaves(
 /// For each block that was found the names of the entities through which most of the walk came, where it came through any.
 fn via(found: &Found) -> Result<HashMap<i64, String>> {
     let Found { around, walked, leaves } = found;
-    let mut through: HashMap<i64, Vec<(f64, i64)>> = leaves.iter().map(|leaf| (leaf.1, Vec::new())).collect();
+    let mut through: HashMap<i64, BTreeMap<i64, f64>> = leaves.iter().map(|leaf| (leaf.1, BTreeMap::new())).collect();
     for (&vertex, edges) in &walked.edges {
         let (Vertex::Entity(entity), Some(share)) = (Vertex::of(vertex), walked.rank.get(&vertex)) else {
             continue;
@@ -224,18 +232,23 @@ fn via(found: &Found) -> Result<HashMap<i64, String>> {
             if let Vertex::Block(block) = Vertex::of(*to)
                 && let Some(ways) = through.get_mut(&block)
             {
-                ways.push((((share * part) * 1e9).round(), entity));
+                // A title leads to its own document by two edges.
+                *ways.entry(entity).or_default() += share * part;
             }
         }
     }
-    let mut wanted: Vec<i64> = through.values().flatten().map(|way| way.1).collect();
+    let mut wanted: Vec<i64> = through.values().flat_map(BTreeMap::keys).copied().collect();
     wanted.sort_unstable();
     wanted.dedup();
     let names = around.names(&wanted)?;
     Ok(through
         .into_iter()
-        .filter_map(|(block, mut ways)| {
-            ways.retain(|(share, entity)| *share > 0.0 && names.contains_key(entity));
+        .filter_map(|(block, ways)| {
+            let mut ways: Vec<(f64, i64)> = ways
+                .into_iter()
+                .map(|(entity, share)| ((share * 1e9).round(), entity))
+                .filter(|(share, entity)| *share > 0.0 && names.contains_key(entity))
+                .collect();
             ways.sort_by(|a, b| b.0.total_cmp(&a.0).then_with(|| names[&a.1].cmp(&names[&b.1])));
             let said: Vec<&str> = ways
                 .iter()

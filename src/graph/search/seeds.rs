@@ -57,7 +57,9 @@ impl Seeds {
                 if of_close > 0.0 {
                     add(close(around, &near)?, of_close);
                 }
-                add(near, of_passages);
+                if is_near {
+                    add(near, of_passages);
+                }
             }
         }
         if let Some(vector) = vector.filter(|_| seeds.is_empty() && !is_near) {

@@ -147,7 +147,7 @@ impl Contender {
             }
             Way::Walk(shares) => {
                 let found = graph::found(collection, text, question.vector()?, *shares, k, scope)?;
-                Ok(found.iter().map(|row| row.4.first().copied()).collect())
+                Ok(found.iter().map(|row| row.5.first().copied()).collect())
             }
         }
     }

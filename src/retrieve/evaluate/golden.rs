@@ -1,16 +1,18 @@
-//! Questions whose relevant documents are known, from a table of the caller.
+//! Questions whose relevant documents or answers are known, from a table of the caller.
 
 use std::collections::{BTreeSet, HashMap};
 
 use pgrx::{PgSqlErrorCode, pg_sys};
 
 use crate::collection::{Collection, quoted};
-use crate::error::{Error, Result, notice_of};
+use crate::error::{Error, Result, notice, notice_of};
 use crate::pg::frame::Frame;
 use crate::pg::{memory, spi};
 use crate::search::Scope;
 
 const HINT: &str = "A golden table or view has the columns question text, relevant text[] (source keys), and, if you like, grades int[].";
+const HINT_ANSWERS: &str =
+    "A golden table or view has the columns question text and, if you like, answer text (what is expected).";
 /// Keys that are looked up at once.
 const BATCH: usize = 1_000;
 /// Unknown keys that are named.
@@ -31,12 +33,38 @@ pub struct Question {
     pub keys: Vec<(i64, String)>,
 }
 
+/// A question with the answer that is expected.
+#[derive(PartialEq)]
+pub struct Expected {
+    pub question: String,
+    pub answer: Option<String>,
+}
+
+/// A column that is read.
+struct Column {
+    name: &'static str,
+    is_list: bool,
+    is_needed: bool,
+}
+
+const QUESTION: Column = Column::new("question", false, true);
+const ANSWER: Column = Column::new("answer", false, false);
+const RELEVANT: Column = Column::new("relevant", true, true);
+const GRADES: Column = Column::new("grades", true, false);
+
+impl Column {
+    const fn new(name: &'static str, is_list: bool, is_needed: bool) -> Column {
+        Column {
+            name,
+            is_list,
+            is_needed,
+        }
+    }
+}
+
 /// Reads a table or view with the rights and the search_path of the caller, in an order that does not depend on how it is stored.
 pub fn read(golden: pg_sys::Oid) -> Result<Vec<Labelled>> {
-    let (table, is_graded) = {
-        let _frame = Frame::enter()?;
-        named(golden)?
-    };
+    let (table, is_graded) = named(golden, &[QUESTION, RELEVANT, GRADES], HINT)?;
     let grades = if is_graded { "g.grades" } else { "NULL" };
     let sql = format!(
         "SELECT t.q, t.r, t.g FROM (SELECT g.question::pg_catalog.text, g.relevant::pg_catalog.text[], {grades}::pg_catalog.int4[] \
@@ -57,8 +85,45 @@ pub fn read(golden: pg_sys::Oid) -> Result<Vec<Labelled>> {
     Ok(rows)
 }
 
-/// The table by its name, quoted and qualified, and whether it has grades.
-fn named(golden: pg_sys::Oid) -> Result<(String, bool)> {
+/// Reads what answers are expected, likewise and each once. Rows that ask nothing are left out, and that is told.
+pub fn read_answers(golden: pg_sys::Oid) -> Result<Vec<Expected>> {
+    let (table, has_answers) = named(golden, &[QUESTION, ANSWER], HINT_ANSWERS)?;
+    let answer = if has_answers { "g.answer" } else { "NULL" };
+    let sql = format!(
+        "SELECT t.q, t.a FROM (SELECT g.question::pg_catalog.text, {answer}::pg_catalog.text FROM {table} AS g) AS t (q, a) \
+         ORDER BY t.q COLLATE pg_catalog.\"C\", t.a COLLATE pg_catalog.\"C\""
+    );
+    let (mut rows, mut all, mut asked, mut bytes) = (Vec::new(), 0, 0, 0);
+    spi::stream(&sql, &[], |row| {
+        all += 1;
+        let is_said = |text: &String| !text.trim().is_empty();
+        let Some(question) = row.get::<String>(1)?.filter(is_said) else {
+            return Ok(());
+        };
+        asked += 1;
+        let answer = row.get::<String>(2)?.filter(is_said);
+        bytes += question.len() + answer.as_ref().map_or(0, String::len) + 64;
+        let expected = Expected { question, answer };
+        if rows.last() != Some(&expected) {
+            rows.push(expected);
+        }
+        memory::check_or(bytes, "the golden table", "evaluate fewer questions at once")
+    })?;
+    if asked < all {
+        notice(
+            format!(
+                "{} of {all} rows are left out, since they hold no question",
+                all - asked
+            ),
+            HINT_ANSWERS,
+        );
+    }
+    Ok(rows)
+}
+
+/// The table by its name, quoted and qualified, and whether it has the last of the columns.
+fn named(golden: pg_sys::Oid, wanted: &[Column], hint: &str) -> Result<(String, bool)> {
+    let _frame = Frame::enter()?;
     let sql = "SELECT format('%I.%I', n.nspname, c.relname) FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE c.oid = $1";
     let table: Option<String> = spi::query(sql, &[golden.into()], |row| row.need(1))?.pop();
     let table = table.ok_or_else(|| {
@@ -66,7 +131,7 @@ fn named(golden: pg_sys::Oid) -> Result<(String, bool)> {
             PgSqlErrorCode::ERRCODE_UNDEFINED_TABLE,
             format!("table with OID {} does not exist", golden.to_u32()),
         )
-        .hint(HINT)
+        .hint(hint)
     })?;
     let sql = "SELECT a.attname::text, t.typcategory = 'A', format_type(a.atttypid, a.atttypmod) \
                FROM pg_attribute a JOIN pg_type t ON t.oid = a.atttypid WHERE a.attrelid = $1 AND a.attnum > 0 AND NOT a.attisdropped";
@@ -75,29 +140,31 @@ fn named(golden: pg_sys::Oid) -> Result<(String, bool)> {
     })?
     .into_iter()
     .collect();
-    for (column, is_list) in [("question", false), ("relevant", true), ("grades", true)] {
-        match columns.get(column) {
-            None if column == "grades" => {}
-            None => {
+    let mut has_last = false;
+    for column in wanted {
+        let found = columns.get(column.name);
+        has_last = found.is_some();
+        match found {
+            None if column.is_needed => {
                 return Err(Error::new(
                     PgSqlErrorCode::ERRCODE_UNDEFINED_COLUMN,
-                    format!("column {} of {table} does not exist", quoted(column)),
+                    format!("column {} of {table} does not exist", quoted(column.name)),
                 )
-                .hint(HINT));
+                .hint(hint));
             }
-            Some((is_array, kind)) if *is_array != is_list => {
-                let what = if is_list { "an array" } else { "a text" };
+            Some((is_array, kind)) if *is_array != column.is_list => {
+                let what = if column.is_list { "an array" } else { "a text" };
                 return Err(Error::new(
                     PgSqlErrorCode::ERRCODE_DATATYPE_MISMATCH,
-                    format!("column {} of {table} must be {what}", quoted(column)),
+                    format!("column {} of {table} must be {what}", quoted(column.name)),
                 )
                 .detail(format!("Its type is {kind}."))
-                .hint(HINT));
+                .hint(hint));
             }
-            Some(_) => {}
+            _ => {}
         }
     }
-    Ok((table, columns.contains_key("grades")))
+    Ok((table, has_last))
 }
 
 /// The keys that have a grade above 0; where none is given, it is 1.

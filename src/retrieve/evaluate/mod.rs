@@ -1,7 +1,7 @@
 //! rag_evaluate: methods compared on questions whose relevant documents are known.
 
 mod contender;
-mod golden;
+pub mod golden;
 
 use graphrag_rank::compare;
 use graphrag_rank::measure::{Measures, measure};

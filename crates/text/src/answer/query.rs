@@ -29,10 +29,10 @@ pub struct Keywords {
     pub repairs: Repairs,
 }
 
-/// How well a text answers a question.
+/// How well a text answers a question, or an answer does.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Relevance {
-    /// From 0 to 5.
+    /// From 0 to 5, of a grade to 10.
     pub rating: f64,
     pub reason: Option<String>,
     pub repairs: Repairs,
@@ -50,7 +50,7 @@ pub struct Primer {
 
 const POINTS: [&str; 5] = ["points", "keypoints", "answers", "results", "findings"];
 const POINT: [&str; 6] = ["description", "answer", "point", "text", "summary", "content"];
-const SCORE: [&str; 6] = [
+pub(super) const SCORE: [&str; 6] = [
     "score",
     "rating",
     "importance",
@@ -60,7 +60,15 @@ const SCORE: [&str; 6] = [
 ];
 const HIGH: [&str; 4] = ["highlevelkeywords", "highlevel", "high", "hlkeywords"];
 const LOW: [&str; 4] = ["lowlevelkeywords", "lowlevel", "low", "llkeywords"];
-const RATING: [&str; 5] = ["rating", "score", "relevance", "relevancy", "relevancerating"];
+const RATING: [&str; 7] = [
+    "rating",
+    "score",
+    "relevance",
+    "relevancy",
+    "relevancerating",
+    "correctness",
+    "grade",
+];
 pub(super) const REASON: [&str; 4] = ["reason", "explanation", "rationale", "reasoning"];
 const ANSWER: [&str; 4] = ["intermediateanswer", "answer", "response", "text"];
 const QUERIES: [&str; 6] = [
@@ -145,19 +153,32 @@ pub fn keywords(reply: &str) -> Result<Keywords, Unreadable> {
     })
 }
 
-/// The rating of a text for a question: JSON, or only a number.
+/// The rating of a text for a question from 0 to 5: JSON, or only a number.
 pub fn relevance(reply: &str) -> Result<Relevance, Unreadable> {
+    rated(reply, 5.0)
+}
+
+/// The grade of an answer from 0 to 10: JSON, or only a number.
+pub fn grade(reply: &str) -> Result<Relevance, Unreadable> {
+    rated(reply, 10.0)
+}
+
+fn rated(reply: &str, most: f64) -> Result<Relevance, Unreadable> {
     let (text, repairs) = cleaned(reply)?;
-    let lone = |text: &str| score(&Value::String(text.to_owned()), 5.0).ok_or(Unreadable::NoRating);
     let Ok((found, repairs)) = object(reply) else {
+        let lone = text.trim().trim_matches('*');
+        let lone = lone
+            .rsplit_once(':')
+            .map_or(lone, |(_, behind)| behind.trim_start_matches('*'));
+        let rating = score(&Value::String(lone.to_owned()), most);
         return Ok(Relevance {
-            rating: lone(text.trim().trim_matches('*'))?,
+            rating: rating.ok_or(Unreadable::NoRating)?,
             repairs,
             ..Relevance::default()
         });
     };
     let members = with(&found, &[&RATING], DEEPEST).ok_or(Unreadable::NoRating)?;
-    let rating = member(members, &RATING).and_then(|value| score(value, 5.0));
+    let rating = member(members, &RATING).and_then(|value| score(value, most));
     Ok(Relevance {
         rating: rating.ok_or(Unreadable::NoRating)?,
         reason: member(members, &REASON).and_then(text_of),
@@ -240,11 +261,13 @@ pub(super) fn member<'a>(members: &'a Map<String, Value>, names: &[&str]) -> Opt
     places.min_by_key(|(place, _)| *place).map(|(_, value)| value)
 }
 
-/// A number from 0 to `most`; `4/5` and `80/100` are the same.
-fn score(value: &Value, most: f64) -> Option<f64> {
+/// A number from 0 to `most`; `4/5`, `80/100` and `80%` are the same.
+pub(super) fn score(value: &Value, most: f64) -> Option<f64> {
     let text = text_of(value)?;
-    let score = number(bare(&text).trim_end_matches('%'))?;
-    let whole = text.split_once('/').and_then(|(_, whole)| number(whole));
+    let text = bare(&text);
+    let score = number(text.trim_end_matches('%'))?;
+    let percent = text.ends_with('%').then_some(100.0);
+    let whole = text.split_once('/').and_then(|(_, whole)| number(whole)).or(percent);
     let whole = whole.filter(|whole| *whole > 0.0).unwrap_or(most);
     Some((score * most / whole).clamp(0.0, most))
 }

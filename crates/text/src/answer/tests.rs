@@ -6,6 +6,7 @@ mod claims;
 mod evaluations;
 mod extractions;
 mod formats;
+mod judgements;
 mod laws;
 mod queries;
 mod ready;

@@ -21,6 +21,7 @@ fn read_each(payload: &str) {
     }
     let _ = (points(payload), keywords(payload), relevance(payload));
     let _ = (primer(payload), yes(payload), verdict(payload), draft(payload));
+    let _ = (grade(payload), scores(payload, 3), support(payload));
 }
 
 #[test]
