@@ -105,7 +105,6 @@ CREATE TABLE {schema}.entity (
     name         text NOT NULL,
     type         text,
     description  text,
-    embedding    {vector}.vector({dimensions}),
     degree       int NOT NULL DEFAULT 0,
     source_count int NOT NULL DEFAULT 0,
     block_count  int NOT NULL DEFAULT 0,
@@ -163,7 +162,6 @@ CREATE TABLE {schema}.relation (
     weight        float8 NOT NULL DEFAULT 1 CHECK (weight BETWEEN 0 AND 1e30),
     given_weight  float8,
     properties    jsonb NOT NULL DEFAULT '{}' CHECK (jsonb_typeof(properties) = 'object'),
-    embedding     {vector}.vector({dimensions}),
     source_count  int NOT NULL DEFAULT 0,
     fragments_hash bytea,
     stale         boolean NOT NULL DEFAULT false,
@@ -307,7 +305,6 @@ ALTER TABLE {schema}.entity
     ALTER key SET STATISTICS 0,
     ALTER name SET STATISTICS 0,
     ALTER description SET STATISTICS 0,
-    ALTER embedding SET STATISTICS 0,
     ALTER row_key SET STATISTICS 0,
     ALTER replaced SET STATISTICS 0;
 ALTER TABLE {schema}.entity_alias
@@ -322,8 +319,7 @@ ALTER TABLE {schema}.relation
     ALTER predicate SET STATISTICS 0,
     ALTER predicate_key SET STATISTICS 0,
     ALTER description SET STATISTICS 0,
-    ALTER properties SET STATISTICS 0,
-    ALTER embedding SET STATISTICS 0;
+    ALTER properties SET STATISTICS 0;
 ALTER TABLE {schema}.evidence
     ALTER subject_key SET STATISTICS 0,
     ALTER subject_name SET STATISTICS 0,

@@ -20,7 +20,7 @@ use crate::pg::{lock, spi};
 use crate::search::has_index;
 
 /// Version of the tables of a collection; one with another version has to be migrated first.
-pub const LAYOUT: i64 = 7;
+pub const LAYOUT: i64 = 8;
 
 /// The tables of a collection, as sql/collection.sql makes them.
 pub const TABLES: [&str; 21] = [

@@ -16,7 +16,7 @@ source_count stale
 community_entity: community_id entity_id
 community_source: community_id document_id
 document: id source_key title body format metadata partition body_hash created_at updated_at
-entity: id key name type description embedding degree source_count given stale row_key replaced
+entity: id key name type description degree source_count given stale row_key replaced
 entity_alias: key entity_id via merged bound
 evidence: id relation_id subject_key subject_name predicate object_key object_name block_id document_id quote \
 start_char end_char description strength
@@ -29,7 +29,7 @@ embedding source_count stale
 node_child: parent_id child_id weight
 node_source: node_id document_id
 posting: node_id lexemes length
-relation: id source_id predicate predicate_key target_id description weight given_weight properties embedding \
+relation: id source_id predicate predicate_key target_id description weight given_weight properties \
 source_count stale bound
 setting: key value
 term: lexeme document_count weight vector
@@ -68,15 +68,7 @@ fn every_table_stands_with_its_columns() {
         "SELECT attrelid::regclass || '.' || attname FROM pg_attribute \
          WHERE format_type(atttypid, atttypmod) = 'vector(48)' AND attrelid::regclass::text LIKE 'kb.%' ORDER BY 1",
     );
-    assert_eq!(
-        vectors,
-        [
-            "kb.community.embedding",
-            "kb.entity.embedding",
-            "kb.node.embedding",
-            "kb.relation.embedding"
-        ]
-    );
+    assert_eq!(vectors, ["kb.community.embedding", "kb.node.embedding"]);
     let members: i64 = one(
         &mut client,
         "SELECT count(*) FROM pg_depend WHERE deptype = 'e' AND objid IN \

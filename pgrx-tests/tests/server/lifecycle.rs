@@ -212,7 +212,7 @@ fn fixed_and_unknown_settings_are_refused() {
         &mut client,
         r#"
         SELECT rag_alter('kb', '{"leaf": 16}') --> 22023 unknown setting "leaf"
-        SELECT rag_alter('kb', '{"layout": 7}') --> 22023 unknown setting "layout"
+        SELECT rag_alter('kb', '{"layout": 8}') --> 22023 unknown setting "layout"
         SELECT rag_alter('kb', '{"step.tree": {}}') --> 22023 unknown setting "step.tree"
         SELECT rag_alter('kb', '{"embedder": "nope"}') --> 22023 unknown embedder "nope"
         SELECT rag_alter('kb', '{"embedder": null}') --> 22004 setting "embedder" must not be null
