@@ -14,7 +14,8 @@ CREATE FUNCTION @extschema@.rag_search(
     candidates int DEFAULT NULL,
     rewrite text[] DEFAULT '{}',
     rerank int DEFAULT NULL,
-    query_vector vector DEFAULT NULL)
+    query_vector vector DEFAULT NULL,
+    repeats float8 DEFAULT 1)
 RETURNS TABLE (
     node_id bigint, level int, score float8, dense_rank int, lexical_rank int, tree_rank int, graph_rank int, text text,
     token_count int, section_path text[], metadata jsonb, document_ids bigint[], documents bigint, block_id bigint,
@@ -52,7 +53,8 @@ CREATE FUNCTION @extschema@.rag_explain(
     candidates int DEFAULT NULL,
     rewrite text[] DEFAULT '{}',
     rerank int DEFAULT NULL,
-    query_vector vector DEFAULT NULL)
+    query_vector vector DEFAULT NULL,
+    repeats float8 DEFAULT 1)
 RETURNS TABLE (
     node_id bigint, rank int, score float8, dense_rank int, dense_score float8, lexical_rank int, lexical_score float8,
     tree_rank int, tree_score float8, graph_rank int, graph_score float8, rerank_score float8, outcome text, text text)

@@ -35,7 +35,7 @@ type Row = (
     String,
 );
 
-/// SQL: `rag_explain(collection, query, k, filter, methods, expand, documents, weights, fusion, max_tokens, candidates, rewrite, rerank, query_vector)`.
+/// SQL: `rag_explain(collection, query, k, filter, methods, expand, documents, weights, fusion, max_tokens, candidates, rewrite, rerank, query_vector, repeats)`.
 #[pg_extern(sql = false)]
 fn rag_explain(
     collection: Option<&str>,
@@ -52,6 +52,7 @@ fn rag_explain(
     rewrite: Option<Vec<Option<String>>>,
     rerank: Option<i32>,
     query_vector: Option<Vector>,
+    repeats: Option<f64>,
 ) -> sql::Result<
     TableIterator<
         'static,
@@ -74,7 +75,9 @@ fn rag_explain(
     >,
 > {
     let query = required(query, "query")?;
-    let asked = Asked::new(k, methods, expand, weights, fusion, max_tokens, candidates)?.helped(rewrite, rerank)?;
+    let asked = Asked::new(k, methods, expand, weights, fusion, max_tokens, candidates)?
+        .helped(rewrite, rerank)?
+        .repeating(repeats)?;
     let scope = Scope::new(filter, documents)?;
     let collection = asked.open(collection)?;
     Ok(TableIterator::new(explain(

@@ -52,7 +52,7 @@ type Row = (
     Option<f64>,
 );
 
-/// SQL: `rag_search(collection, query, k, filter, methods, expand, documents, weights, fusion, max_tokens, candidates, rewrite, rerank, query_vector)`.
+/// SQL: `rag_search(collection, query, k, filter, methods, expand, documents, weights, fusion, max_tokens, candidates, rewrite, rerank, query_vector, repeats)`.
 #[pg_extern(sql = false)]
 fn rag_search(
     collection: Option<&str>,
@@ -69,6 +69,7 @@ fn rag_search(
     rewrite: Option<Vec<Option<String>>>,
     rerank: Option<i32>,
     query_vector: Option<Vector>,
+    repeats: Option<f64>,
 ) -> sql::Result<
     TableIterator<
         'static,
@@ -95,7 +96,9 @@ fn rag_search(
     >,
 > {
     let query = required(query, "query")?;
-    let asked = Asked::new(k, methods, expand, weights, fusion, max_tokens, candidates)?.helped(rewrite, rerank)?;
+    let asked = Asked::new(k, methods, expand, weights, fusion, max_tokens, candidates)?
+        .helped(rewrite, rerank)?
+        .repeating(repeats)?;
     let scope = Scope::new(filter, documents)?;
     let collection = asked.open(collection)?;
     Ok(TableIterator::new(rows(search(
@@ -116,6 +119,8 @@ pub struct Asked {
     budget: Option<i64>,
     /// Rows that are taken of each method; nothing for as many as it takes.
     candidates: Option<i64>,
+    /// The share of a text from which on it is left out where a better row says it.
+    repeats: Option<f64>,
     rewrite: Vec<Rewriting>,
     /// Rows that the reranker puts in order.
     rerank: Option<i64>,
@@ -131,6 +136,7 @@ impl Asked {
             fusion: Fusion::Ranks,
             budget: None,
             candidates: None,
+            repeats: Some(1.0),
             rewrite: Vec::new(),
             rerank: None,
         }
@@ -180,6 +186,7 @@ impl Asked {
             },
             budget: given(max_tokens, "max_tokens")?,
             candidates: given(candidates, "candidates")?,
+            repeats: Some(1.0),
             rewrite: Vec::new(),
             rerank: None,
         })
@@ -196,6 +203,14 @@ impl Asked {
                 .detail("It is the number of candidates that the reranker reads, of which the best k are shown.")
                 .hint("For example k => 5, rerank => 50."));
         }
+        Ok(self)
+    }
+
+    /// With another share of a text from which on it is left out, or none.
+    pub fn repeating(mut self, share: Option<f64>) -> Result<Asked> {
+        self.repeats = share
+            .map(|share| in_range(Some(share), "repeats", 0.01..=1.0))
+            .transpose()?;
         Ok(self)
     }
 
@@ -327,6 +342,7 @@ fn ranked(collection: &Collection, question: &mut Question, others: &mut [Questi
         // Leaves do not stand above each other.
         overlap: if with_tree { Overlap::Skip } else { Overlap::Keep },
         show: asked.show,
+        repeats: asked.repeats,
     };
     // Where nothing is fused, what is behind the result is of use only for what repeats.
     let least = if methods.len() > 1 { CANDIDATES } else { 0 };

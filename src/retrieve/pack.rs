@@ -15,6 +15,8 @@ const BATCH: usize = 1_000;
 const HALF: f64 = 0.5;
 /// What a hit costs beside its text.
 const BYTES_PER_HIT: usize = 500;
+/// What a sentence costs beside its bytes.
+const BYTES_PER_SENTENCE: usize = 80;
 
 /// A row of a result.
 pub struct Hit {
@@ -57,6 +59,8 @@ pub struct Limits {
     pub budget: Option<i64>,
     pub overlap: Overlap,
     pub show: Show,
+    /// The share of a text, in whole sentences, from which on it is left out where one better row says it.
+    pub repeats: Option<f64>,
 }
 
 /// What is shown for a leaf.
@@ -137,6 +141,8 @@ pub struct Packer<'a> {
     below: HashMap<i64, Vec<usize>>,
     /// What nodes taken say, as soon as it is asked for.
     said: HashMap<usize, Said>,
+    /// Which nodes taken say a sentence.
+    sentences: HashMap<String, Vec<i64>>,
 }
 
 impl<'a> Packer<'a> {
@@ -154,6 +160,7 @@ impl<'a> Packer<'a> {
             taken: HashMap::new(),
             below: HashMap::new(),
             said: HashMap::new(),
+            sentences: HashMap::new(),
         }
     }
 
@@ -176,7 +183,9 @@ impl<'a> Packer<'a> {
                 }
                 tick();
                 let above = above.remove(&hit.node).unwrap_or_default();
-                if let Some(other) = self.same(&hit).or_else(|| self.repeated(&hit, &above)) {
+                let said = self.limits.repeats.map(|_| Said::new(&hit.text));
+                let other = self.same(&hit).or_else(|| self.said_by_one(said.as_ref()?));
+                if let Some(other) = other.or_else(|| self.repeated(&hit, &above)) {
                     self.outcomes.push((hit.node, Outcome::Repeats(other)));
                     continue;
                 }
@@ -184,6 +193,10 @@ impl<'a> Packer<'a> {
                 self.ranked += 1;
                 if self.budget.take(hit.tokens.max(0) as u64) {
                     self.outcomes.push((hit.node, Outcome::Shown));
+                    for sentence in said.iter().flat_map(Said::sentences) {
+                        self.bytes += sentence.len() + BYTES_PER_SENTENCE;
+                        self.sentences.entry(sentence.to_owned()).or_default().push(hit.node);
+                    }
                     self.take(hit, above);
                 } else {
                     self.outcomes.push((hit.node, Outcome::TooLarge));
@@ -253,6 +266,25 @@ impl<'a> Packer<'a> {
         let block = hit.block.filter(|_| self.limits.show == Show::Block);
         let text = self.texts.get(&hit.hash);
         text.or_else(|| self.blocks.get(&block?)).copied()
+    }
+
+    /// The node taken that says most of a text, if that is enough of it.
+    fn said_by_one(&self, said: &Said) -> Option<i64> {
+        let mut by: HashMap<i64, usize> = HashMap::new();
+        for sentence in said.sentences() {
+            // A text may say a sentence twice.
+            let mut last = None;
+            for &node in self.sentences.get(sentence).into_iter().flatten() {
+                if last.replace(node) != Some(node) {
+                    *by.entry(node).or_default() += sentence.len();
+                }
+            }
+        }
+        let all: usize = said.sentences().map(str::len).sum();
+        let (node, most) = by
+            .into_iter()
+            .max_by_key(|(node, most)| (*most, std::cmp::Reverse(*node)))?;
+        (most as f64 >= self.limits.repeats? * all as f64).then_some(node)
     }
 
     fn note(&mut self, hit: &Hit) {

@@ -36,12 +36,16 @@ impl Said {
         said
     }
 
+    /// Its sentences, each as its words with one space before, between and behind them.
+    pub fn sentences(&self) -> impl Iterator<Item = &str> {
+        self.sentences.iter().map(|sentence| &self.text[sentence.clone()])
+    }
+
     /// Which share of it, by length, is sentences that stand in one of `others` word for word: 1 if all do. 0 for a text
     /// without a sentence.
     pub fn share_said_by(&self, others: &[&Said]) -> f64 {
         let (mut said, mut all) = (0, 0);
-        for sentence in &self.sentences {
-            let sentence = &self.text[sentence.clone()];
+        for sentence in self.sentences() {
             all += sentence.len();
             if others.iter().any(|other| other.text.contains(sentence)) {
                 said += sentence.len();

@@ -19,7 +19,7 @@ const COMPANY: &str = "INSERT INTO kb.document (source_key, title, body) VALUES
   ('college', 'Tarbert College', 'Tarbert College has ninety students.');
 INSERT INTO kb.document (source_key, body) SELECT 'note' || i, 'The weather of day ' || i || ' was wet, and the tide stood high.' FROM generate_series(1, 30) i;";
 
-/// Cites the texts that hold the words behind `about:` in the question, and one that does not exist.
+/// Cites the texts that hold what a question asks for, or all of it if it is about everything, and one text that does not exist.
 fn answerer(_: &str, user: &str) -> String {
     let question = user
         .split("<question>")
@@ -43,10 +43,12 @@ fn answerer(_: &str, user: &str) -> String {
         return json!({"answer": "So far.", "score": score, "follow_up_queries": ["Which weather had day 7 of the tide?"]}).to_string();
     }
     let mut said = Vec::new();
-    for (word, statement) in [
-        ("founded by Isla", "Isla founded it"),
-        ("four million", "It cost four million"),
-        ("ninety", "It has ninety students"),
+    for (asked, word, statement) in [
+        ("founder", "founded by Isla", "Isla founded it"),
+        ("price", "four million", "It cost four million"),
+        ("students", "ninety", "It has ninety students"),
+        ("connect", "studied at Tarbert College", "They studied together"),
+        ("connect", "leads the board of Kestrel", "He leads what bought her mill"),
     ] {
         let tag = user
             .split(" n=\"")
@@ -54,7 +56,7 @@ fn answerer(_: &str, user: &str) -> String {
             .find(|text| text.split("</").next().is_some_and(|text| text.contains(word)));
         if let Some(tag) = tag
             .and_then(|text| text.split('"').next())
-            .filter(|_| question.contains("about"))
+            .filter(|_| question.contains(asked) || question.contains("about"))
         {
             said.push(format!("{statement} [{tag}, P99]."));
         }
@@ -151,6 +153,55 @@ fn an_answer_is_made_from_passages_and_relations_and_its_citations_are_checked()
         (&json!("The corpus does not answer this question."), &json!(0))
     );
     assert_eq!(mock.log().len(), before, "nobody was asked");
+}
+
+#[test]
+fn sample_questions_are_answered_with_the_right_citations() {
+    let database = Database::new();
+    let mut client = database.client();
+    let _mock = company(&mut client, ", answerer => 'server:m'");
+    for (question, answer, sources) in [
+        // Two hops away: the owner leads to the mill, the mill to its founder.
+        (
+            "Who is the founder of what Kestrel Holdings bought?",
+            "Isla founded it [P].",
+            &["mill"][..],
+        ),
+        (
+            "What connects Isla Brodie and Ron Weir?",
+            "They studied together [P]. He leads what bought her mill [P].",
+            &["isla", "ron"],
+        ),
+        (
+            "How many students has Tarbert College?",
+            "It has ninety students [P].",
+            &["college"],
+        ),
+        (
+            "Which price did Kestrel Holdings pay for the Grey Mill?",
+            "It cost four million [P].",
+            &["kestrel"],
+        ),
+        ("Which whale lives in the moat?", "Nobody knows.", &[]),
+    ] {
+        let found = asked(&mut client, question, "");
+        assert_eq!(found["mode"], "local", "{found}");
+        let said: String = found["answer"]
+            .as_str()
+            .expect("an answer")
+            .chars()
+            .filter(|c| !c.is_numeric())
+            .collect();
+        let mut cited: Vec<&str> = found["citations"]
+            .as_array()
+            .expect("a list")
+            .iter()
+            .filter_map(|citation| citation["source_key"].as_str())
+            .collect();
+        cited.sort_unstable();
+        assert_eq!((said.as_str(), &cited[..]), (answer, sources), "{question}: {found}");
+        assert_eq!(found["grounded"], json!(!sources.is_empty()));
+    }
 }
 
 #[test]

@@ -107,7 +107,14 @@ fn may_be_null(function: &str, argument: &str) -> bool {
             )
             | (
                 "rag_search" | "rag_explain",
-                "methods" | "documents" | "weights" | "max_tokens" | "candidates" | "rerank" | "query_vector"
+                "methods"
+                    | "documents"
+                    | "weights"
+                    | "max_tokens"
+                    | "candidates"
+                    | "rerank"
+                    | "query_vector"
+                    | "repeats"
             )
             | (
                 "rag_evaluate" | "rag_evaluate_detail" | "rag_evaluate_answers",

@@ -359,3 +359,44 @@ fn without_methods_it_is_what_measures_best() {
         run(&mut client, "SELECT rag_drop('kb')");
     }
 }
+
+#[test]
+fn what_one_better_row_says_is_left_out() {
+    let database = Database::new();
+    let mut client = database.client();
+    run(
+        &mut client,
+        "SELECT rag_create('kb', embedder => 'builtin:hash'); INSERT INTO kb.document (source_key, body) VALUES \
+           ('one', 'The ferry leaves at ten. It carries grain to the mill.'), \
+           ('marked', E'# The ferry leaves at ten.\n\n- It carries grain\n  to the mill.'), \
+           ('part', 'It carries grain to the mill.'), \
+           ('other', 'The ferry leaves at eleven. It carries grain to the mill.'), \
+           ('joined', 'The ferry leaves at ten. The ferry leaves at eleven.')",
+    );
+    let search = |client: &mut Client, more: &str| -> Vec<String> {
+        let sql = format!(
+            "SELECT d.source_key FROM rag_search('kb', 'ferry carries grain to the mill at ten', methods => '{{dense}}'{more}) WITH ORDINALITY s \
+             JOIN kb.document d ON d.id = s.document_ids[1] ORDER BY s.ordinality"
+        );
+        list(client, &sql)
+    };
+    let all = search(&mut client, ", repeats => NULL");
+    assert_eq!(all.len(), 5, "{all:?}");
+    // Two rows say what is said in one, but no single one does.
+    let found = search(&mut client, "");
+    assert_eq!(found.len(), 3, "{found:?} of {all:?}");
+    assert!(found.contains(&"other".to_owned()) && found.contains(&"joined".to_owned()));
+    // More than half of it stands in a better row.
+    let found = search(&mut client, ", repeats => 0.5");
+    assert!(found.len() < 3 && found[0] == all[0], "{found:?}");
+    let said: Vec<String> = list(
+        &mut client,
+        "SELECT DISTINCT regexp_replace(outcome, '[0-9]+', 'N') FROM rag_explain('kb', 'ferry carries grain to the mill at ten', methods => '{dense}') ORDER BY 1",
+    );
+    assert_eq!(said, ["repeats node N", "shown"]);
+    refused(
+        &mut client,
+        "SELECT rag_search('kb', 'ferry', repeats => 0) --> 22023 repeats must be between 0.01 and 1\n\
+         SELECT rag_search('kb', 'ferry', repeats => 'NaN') --> 22023 repeats must be between 0.01 and 1",
+    );
+}

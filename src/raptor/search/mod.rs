@@ -174,6 +174,7 @@ impl Asked {
             budget: self.budget,
             overlap: self.overlap,
             show: Show::Each,
+            repeats: None,
         }
     }
 

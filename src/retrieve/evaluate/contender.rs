@@ -136,6 +136,7 @@ impl Contender {
                     fusion: *fusion,
                     budget: None,
                     candidates: None,
+                    repeats: Some(1.0),
                     rewrite: rewrite.clone(),
                     rerank: rerank.then_some(RERANKED.max(k as i64)),
                 };
