@@ -30,7 +30,7 @@ const MOST_GROUPS: f64 = 2.5;
 const MIXED: f64 = 25.0;
 const LEAST_MIXED: f64 = 11.0;
 
-/// The share of new rows above which a level is clustered anew, and clusters that are divided anew together: as in `keep_up`.
+/// The share of new rows above which a level is clustered anew, as in `keep_up`, and clusters that are divided anew together.
 const NEW: f64 = 0.25;
 const REGION: f64 = 4.0;
 

@@ -44,7 +44,7 @@ pub struct Before {
 /// best, which is divided. It is far where fewer than one in a hundred of the rows there would be as far from the centre, by the rule of [`Spread`](crate::soft::Spread).
 /// Rows that are far from all clusters make new ones, with those that stand far from their own in changed clusters or in those that they would go to; what is left goes to
 /// the best that has room. For every other new row, changed clusters may draw one from another where it is four times less likely. Changed clusters of at most half the limits are put together with
-/// near ones that are alike, those with a single row of their own are dissolved into the nearest that has room, and empty ones are left out.
+/// near ones that are alike or, if rows have gone, that theirs are not far from; those with a single row of their own are dissolved into the nearest that has room, and empty ones are left out.
 ///
 /// What is not as good any more as it could be is found by clustering parts on trial: see [`renew`]. If a quarter of the rows are new, all are clustered anew. Where rows are
 /// clustered it is by the method of `options`, whose promises hold here, too. The result depends on the rows, `before`, their orders and the seed.
@@ -72,6 +72,7 @@ pub fn keep_up(
     let known = |(at, before): (u32, &Before)| State {
         was: Some(at),
         changes: before.changed.into(),
+        lost: before.changed,
         made: None,
     };
     let mut keeping = Keeping {
@@ -128,6 +129,8 @@ struct State {
     was: Option<u32>,
     /// Rows that have come, and whether any have gone.
     changes: usize,
+    /// Whether rows have gone.
+    lost: bool,
     /// The cluster, if it was made now.
     made: Option<Cluster>,
 }
@@ -209,7 +212,7 @@ impl Keeping<'_> {
         }
     }
 
-    /// Puts changed groups that are not half full together with near ones that are alike.
+    /// Puts changed groups that are not half full together with near ones that are alike, and those that have lost rows with near ones that these are not far from.
     fn unite(&mut self, tick: &mut dyn FnMut()) {
         let Keeping {
             options,
@@ -232,7 +235,25 @@ impl Keeping<'_> {
             near.extend(found.into_iter().map(|other| other as u32));
         }
         let before: Vec<usize> = groups.rows.iter().map(Vec::len).collect();
-        groups.unite(near, tick);
+        groups.unite(near.clone(), tick);
+        let spread = groups.spread(&options.crew, tick);
+        for (group, near) in near.iter().enumerate().filter(|(group, _)| states[*group].lost) {
+            let (count, tokens) = (groups.rows[group].len(), groups.tokens[group]);
+            let fits = |to: &usize| {
+                let close = |&row: &u32| groups.cosine(*to, row);
+                let mean = groups.rows[group].iter().map(close).sum::<f32>() / count as f32;
+                *to != group
+                    && !groups.rows[*to].is_empty()
+                    && limits.hold(count + groups.rows[*to].len(), tokens + groups.tokens[*to])
+                    && spread.likelihood(*to, mean) >= FAR
+            };
+            let found = near.iter().map(|&to| to as usize).find(fits);
+            if let Some(to) = found.filter(|_| limits.hold(2 * count, 2 * tokens)) {
+                for row in groups.rows[group].clone() {
+                    groups.go(row, group, to);
+                }
+            }
+        }
         for ((rows, before), state) in groups.rows.iter().zip(before).zip(states) {
             state.changes += usize::from(rows.len() > before);
         }
@@ -312,6 +333,7 @@ impl Keeping<'_> {
                     was,
                     changes,
                     made: Some(cluster),
+                    ..Default::default()
                 });
             }
         }

@@ -14,7 +14,7 @@ const LIMITS: Limits = Limits {
     members: 100,
 };
 const DIM: usize = 48;
-const NOISE: [f32; 3] = [0.3, 0.6, 1.0];
+const NOISE: [f32; 2] = [0.5, 1.0];
 
 /// Rows of themes: `theme(row)` is that of a row.
 fn themed(rows: usize, noise: f32, seed: usize, theme: fn(usize) -> usize) -> Vectors {
@@ -43,12 +43,21 @@ fn quality(vectors: &Vectors, clusters: &[Cluster], themes: &[usize]) -> Quality
     let share = |cluster: &Cluster, theme: usize| {
         cluster.iter().filter(|m| themes[m.row as usize] == theme).count() as f64 / cluster.len() as f64
     };
-    let best = |cluster: &Cluster| cluster.iter().map(|m| share(cluster, themes[m.row as usize])).fold(0.0, f64::max);
+    let best = |cluster: &Cluster| {
+        cluster
+            .iter()
+            .map(|m| share(cluster, themes[m.row as usize]))
+            .fold(0.0, f64::max)
+    };
     let summaries = clusters.iter().map(|cluster| sum(&mut cluster.iter().map(|m| m.row)));
     let summaries: Vec<Vec<f32>> = summaries.collect();
     let (mut found, mut asked) = (0.0, 0.0);
     for theme in 0..=*themes.iter().max().unwrap() {
-        let of_theme: Vec<u32> = (0..).zip(themes).filter(|(_, of)| **of == theme).map(|(row, _)| row).collect();
+        let of_theme: Vec<u32> = (0..)
+            .zip(themes)
+            .filter(|(_, of)| **of == theme)
+            .map(|(row, _)| row)
+            .collect();
         if of_theme.is_empty() {
             continue;
         }
@@ -68,19 +77,31 @@ fn quality(vectors: &Vectors, clusters: &[Cluster], themes: &[usize]) -> Quality
 
 /// Clusters the rows of the first step and keeps up through the others; answers the quality of that as shares of what a fresh clustering of the last has.
 fn through(vectors: &Vectors, steps: &[Vec<u32>], theme: fn(usize) -> usize, seed: u64) -> Quality {
-    let options = Options { seed, ..options(LIMITS) };
+    let options = Options {
+        seed,
+        ..options(LIMITS)
+    };
     let fresh = |rows: &[u32]| clustered(&of(vectors, rows), &vec![SIZE; rows.len()], &options, &mut || ());
     let mut now = fresh(&steps[0]);
     for pair in steps.windows(2) {
         let part = of(vectors, &pair[1]);
         let sizes = vec![SIZE; pair[1].len()];
-        now = clusters(&keep_up(&part, &sizes, &options, &carried(&now, &pair[0], &pair[1]), &mut || ()));
+        now = clusters(&keep_up(
+            &part,
+            &sizes,
+            &options,
+            &carried(&now, &pair[0], &pair[1]),
+            &mut || (),
+        ));
         check(&part, &sizes, &LIMITS, &now);
     }
     let last = steps.last().unwrap();
     let themes: Vec<usize> = last.iter().map(|&row| theme(row as usize)).collect();
     let vectors = of(vectors, last);
-    let (kept, fresh) = (quality(&vectors, &now, &themes), quality(&vectors, &fresh(last), &themes));
+    let (kept, fresh) = (
+        quality(&vectors, &now, &themes),
+        quality(&vectors, &fresh(last), &themes),
+    );
     Quality {
         clusters: kept.clusters / fresh.clusters,
         purity: kept.purity / fresh.purity,
@@ -135,7 +156,11 @@ fn known_themes_stay_together_as_they_grow() {
 
 #[test]
 fn clusters_that_lose_rows_are_put_together() {
-    let left = |step: u64| (0..2000).filter(|&row| splitmix64(u64::from(row) + 77) % 15 >= step).collect();
+    let left = |step: u64| {
+        (0..2000)
+            .filter(|&row| splitmix64(u64::from(row) + 77) % 15 >= step)
+            .collect()
+    };
     check_through(2000, |row| row % 40, &(0..10).map(left).collect::<Vec<_>>());
 }
 
@@ -157,7 +182,14 @@ fn rows_are_clustered_by_the_method_that_clustered_them() {
             members: 100,
         })
     };
-    let whole = |rows: u32| clustered(&of(&vectors, &(0..rows).collect::<Vec<_>>()), &vec![SIZE; rows as usize], &options, &mut || ());
+    let whole = |rows: u32| {
+        clustered(
+            &of(&vectors, &(0..rows).collect::<Vec<_>>()),
+            &vec![SIZE; rows as usize],
+            &options,
+            &mut || (),
+        )
+    };
     let all: Vec<u32> = (0..1180).collect();
     let kept = |from: u32| {
         let before = carried(&whole(from), &all[..from as usize], &all);
@@ -168,7 +200,12 @@ fn rows_are_clustered_by_the_method_that_clustered_them() {
     let (kept, fresh) = (kept(900), whole(1180));
     let themes: Vec<usize> = (0..1180).map(theme).collect();
     let purity = |clusters: &[Cluster]| quality(&vectors, clusters, &themes).purity;
-    assert!(purity(&kept) >= 0.98 * purity(&fresh), "{} of {}", purity(&kept), purity(&fresh));
+    assert!(
+        purity(&kept) >= 0.98 * purity(&fresh),
+        "{} of {}",
+        purity(&kept),
+        purity(&fresh)
+    );
     let mean = |clusters: &[Cluster]| 1180.0 / clusters.len() as f64;
     assert!(mean(&kept) > 0.8 * mean(&fresh), "{} of {}", mean(&kept), mean(&fresh));
 }

@@ -85,6 +85,42 @@ fn one_row_more_or_less_touches_its_clusters_only() {
     }
 }
 
+#[test]
+fn single_rows_touch_little_of_many() {
+    let v = planted(2020, 40, 32, 0.8);
+    let mut rows: Vec<u32> = (0..2000).collect();
+    let mut now = bisect(&of(&v, &rows), &[80; 2000], &LIMITS, 0, &crew(1), &mut || ());
+    let (mut touched, mut most) = (0, 0);
+    for row in 2000..2020 {
+        let old = rows.clone();
+        rows.push(row);
+        let before: BTreeSet<Vec<u32>> = now.iter().map(|c| c.iter().map(|m| m.row).collect()).collect();
+        now = clusters(&run(&of(&v, &rows), &vec![80; rows.len()], &carried(&now, &old, &rows)));
+        let new = now
+            .iter()
+            .filter(|c| !before.contains(&c.iter().map(|m| m.row).collect::<Vec<_>>()))
+            .count();
+        (touched, most) = (touched + new, most.max(new));
+    }
+    // The one that it joins, and now and then the two or three that this one becomes.
+    assert!(touched <= 30 && most <= 3, "{touched}, at most {most}");
+}
+
+#[test]
+fn threads_change_nothing() {
+    let v = planted(1300, 60, 32, 0.9);
+    let old: Vec<u32> = (0..1000).collect();
+    let all: Vec<u32> = (0..1300).collect();
+    let first = bisect(&of(&v, &old), &[80; 1000], &LIMITS, 0, &crew(1), &mut || ());
+    let before = carried(&first, &old, &all);
+    let one = run(&v, &[80; 1300], &before);
+    let two = Options {
+        crew: crew(2),
+        ..options(LIMITS)
+    };
+    assert_eq!(one, keep_up(&v, &[80; 1300], &two, &before, &mut || ()));
+}
+
 /// The lengths of the clusters' sums, each row in its best cluster: the more, the closer rows are to their centres.
 fn closeness(vectors: &Vectors, clusters: &[Cluster]) -> f32 {
     let mut home = vec![(0.0, 0); vectors.len()];
