@@ -7,7 +7,7 @@ use pgrx::prelude::*;
 use serde_json::json;
 
 use super::plan::{self, Plan, Size};
-use super::{foretell, write};
+use super::{write, written};
 use crate::collection::Collection;
 use crate::error::{Error, Result, in_range, required, sql};
 use crate::model::{Asking, Ledger, lsa, trouble};
@@ -156,7 +156,7 @@ impl Shape {
 
     /// Plans the trees of all partitions and, if no answer is missing, puts them in the place of the old ones.
     ///
-    /// With `keep`, clusters stay as they are but for leaves that have come and gone.
+    /// With `keep`, clusters stay as they are but for leaves that have come and gone, unless the summarizer or its limits have changed.
     pub fn build(&self, collection: &Collection, mut ledger: Ledger, keep: bool) -> Result<Built> {
         let options = graphrag_cluster::Options {
             method: self.method,
@@ -174,7 +174,9 @@ impl Shape {
                 tokens: row.need(3)?,
             })
         })?;
-        plan::check_memory(collection, &partitions, &options)?;
+        // Where all is written anew, nothing is saved by clusters that stay.
+        let keep = keep && written::is_alike(collection)?;
+        plan::check_memory(collection, &partitions, &options, keep)?;
         let mut calls = BTreeMap::new();
         let mut plans: Vec<(String, Plan)> = Vec::new();
         for size in partitions {
@@ -205,7 +207,7 @@ impl Shape {
             let shape = json!({
                 "method": method, "max_levels": self.max_levels, "cluster_size": self.cluster_size, "seed": self.seed,
                 "cluster_tokens": options.limits.tokens, "cluster_members": options.limits.members,
-                "written_by": foretell::hex(plan::identity(collection)?),
+                "written_by": written::hex(written::identity(collection)?),
             });
             collection.note_step("tree", Some(&collection.options.summarizer.text), shape)?;
         } else {

@@ -6,10 +6,9 @@
 use std::collections::HashMap;
 
 use graphrag_cluster::{Limits, Method};
-use serde_json::Value;
 
 use super::build::Shape;
-use super::plan;
+use super::written;
 use crate::collection::Collection;
 use crate::error::Result;
 use crate::ingest::WAITING;
@@ -31,7 +30,7 @@ const MOST_GROUPS: f64 = 2.5;
 const MIXED: f64 = 25.0;
 const LEAST_MIXED: f64 = 11.0;
 
-/// The share of new rows above which a level is clustered anew, and clusters that are divided anew together: as in `keep_up`.
+/// The share of new rows above which a level is clustered anew, as in `keep_up`, and clusters that are divided anew together.
 const NEW: f64 = 0.25;
 const REGION: f64 = 4.0;
 
@@ -106,31 +105,10 @@ impl Expected {
     }
 }
 
-/// Whether the last tree was written by the summarizer that there is now, told the same, in clusters that are within the limits.
+/// Whether the last tree was written by the summarizer that there will be, told the same, in clusters that are within the limits.
 fn is_current(collection: &Collection) -> Result<bool> {
-    let sql = "SELECT value::text FROM {s}.setting WHERE key = 'step.tree'";
-    let noted: Option<String> = collection.query(sql, &[], |row| row.get(1))?.pop().flatten();
-    let noted: Value = noted
-        .and_then(|text| serde_json::from_str(&text).ok())
-        .unwrap_or_default();
-    let limits = Shape::of_last(collection)?.limits(collection);
-    let is_less = |key: &str, limit: usize| noted[key].as_u64().is_some_and(|before| (limit as u64) < before);
-    if is_less("cluster_tokens", limits.tokens as usize) || is_less("cluster_members", limits.members) {
-        return Ok(false);
-    }
-    if collection.options.summarizer.is_built_in() && lsa::is_due(collection)?.is_some() {
-        return Ok(false);
-    }
-    // A model that cannot be looked up is told of by the refresh.
-    let now = plan::identity(collection).map(hex);
-    Ok(noted["written_by"]
-        .as_str()
-        .is_none_or(|before| now.is_ok_and(|now| now == before)))
-}
-
-/// The form in which the settings have an identity.
-pub fn hex(identity: Vec<u8>) -> String {
-    identity.iter().map(|byte| format!("{byte:02x}")).collect()
+    let learns = collection.options.summarizer.is_built_in() && lsa::is_due(collection)?.is_some();
+    Ok(!learns && written::is_alike(collection)?)
 }
 
 /// What the next refresh asks for at each level, from 1 on, when the texts of `uncut` are leaves.
@@ -284,7 +262,15 @@ impl Guess<'_> {
                 false => clusters.min((rows.count / 2.0).floor()),
             };
             let is_afresh = standing == 0.0 || rows.new > NEW * rows.count || self.method == Method::Greedy && is_busy;
-            let kept = self.kept(at, &rows, (standing, anew), clusters);
+            let mut kept = self.kept(at, &rows, (standing, anew), clusters);
+            // What is left of a tree that has shrunk is bound by its rows as any.
+            let bound = if rows.count < 2.0 {
+                whole
+            } else {
+                (rows.count / 2.0).floor()
+            };
+            kept.0 = kept.0.min(bound);
+            kept.1.count = kept.1.count.min((rows.count / 2.0).ceil());
             let (asked, next) = match is_afresh {
                 true if self.most => (whole.max(kept.0), clusters.max(kept.1.count)),
                 true => (whole, clusters),

@@ -7,5 +7,6 @@ mod roots;
 mod search;
 mod tree;
 mod write;
+mod written;
 
 pub use build::Shape;

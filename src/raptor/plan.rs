@@ -9,10 +9,11 @@ use graphrag_cluster::{
 use graphrag_text::tokens;
 use sha2::{Digest, Sha256};
 
+use super::written;
 use crate::collection::Collection;
 use crate::error::{Error, Result};
 use crate::model::embed::{self, Text};
-use crate::model::{self, Answer, Item, Ledger, lsa, prompts};
+use crate::model::{self, Answer, Item, Ledger, prompts};
 use crate::pg::{memory, tick, vector};
 use crate::progress::{Progress, step_ends};
 
@@ -44,6 +45,13 @@ pub struct Leaf {
     pub copies: Vec<(i64, i64)>,
 }
 
+impl Plan {
+    fn is_new(&self, number: u32) -> bool {
+        let summary = (number as usize).checked_sub(self.leaves.len());
+        summary.is_some_and(|at| self.summaries[at].kept.is_none())
+    }
+}
+
 pub struct Summary {
     /// The node that has this summary already.
     pub kept: Option<i64>,
@@ -63,7 +71,7 @@ pub struct Summary {
 }
 
 /// 53200 if a partition's tree does not fit the budget.
-pub fn check_memory(collection: &Collection, partitions: &[Size], options: &Options) -> Result<()> {
+pub fn check_memory(collection: &Collection, partitions: &[Size], options: &Options, keep: bool) -> Result<()> {
     let dimensions = collection.options.dimensions;
     let text = collection.options.summary_tokens as usize * BYTES_PER_TOKEN;
     let mut kept = 0;
@@ -72,7 +80,7 @@ pub fn check_memory(collection: &Collection, partitions: &[Size], options: &Opti
         // Each level has at most half of the nodes of the one below, and all their summaries are kept until they are written.
         kept += 2 * clusters * (4 * dimensions + text) + leaves * BYTES_PER_LEAF;
         memory::check(
-            bytes_needed(leaves, dimensions, clusters, options) + kept,
+            bytes_needed(leaves, dimensions, clusters, options, keep) + kept,
             "the tree of this collection",
         )?;
     }
@@ -119,7 +127,7 @@ pub fn plan(
         },
         partition: &size.partition,
         limit: options.limits.tokens as usize,
-        identity: identity(collection)?,
+        identity: written::identity(collection)?,
         numbers: keep.then(HashMap::new),
         before: Vec::new(),
         progress: Progress::start(),
@@ -236,7 +244,7 @@ impl Summarize for Planner<'_, '_> {
             return Ok(vec![]);
         };
         let rows: HashMap<u32, u32> = (0..).zip(items).map(|(row, &item)| (item, row)).collect();
-        let ids = &mut self.before;
+        let (ids, plan) = (&mut self.before, &self.plan);
         let mut before = Vec::new();
         let sql = "SELECT p.id, p.stale, array_agg(c.child_id), array_agg(c.weight) FROM {s}.node p \
                    LEFT JOIN {s}.node_child c ON c.parent_id = p.id WHERE p.level = $1 AND p.partition = $2 GROUP BY p.id ORDER BY p.id";
@@ -244,11 +252,13 @@ impl Summarize for Planner<'_, '_> {
         self.collection.stream(sql, &args, |row| {
             let children: Vec<Option<i64>> = row.need(3)?;
             let weights: Vec<Option<f64>> = row.need(4)?;
+            let mut changed: bool = row.need(2)?;
             let mut members = BTreeMap::new();
             for (child, weight) in children.into_iter().zip(weights) {
-                let row = child
-                    .and_then(|id| numbers.get(&id))
-                    .and_then(|number| rows.get(number));
+                let number = child.and_then(|id| numbers.get(&id));
+                let row = number.and_then(|number| rows.get(number));
+                // A child that is written anew may have moved.
+                changed |= row.is_none() || number.is_some_and(|&number| plan.is_new(number));
                 if let (Some(&row), Some(weight)) = (row, weight) {
                     let known: &mut f64 = members.entry(row).or_insert(weight);
                     *known = known.max(weight);
@@ -261,7 +271,7 @@ impl Summarize for Planner<'_, '_> {
             ids.push(row.need(1)?);
             before.push(Before {
                 cluster: members.into_iter().map(member).collect(),
-                changed: row.need(2)?,
+                changed,
             });
             Ok(())
         })?;
@@ -480,20 +490,4 @@ impl Planner<'_, '_> {
             })
             .collect()
     }
-}
-
-/// The summarizer and what it is told beside the texts: what it writes from the same texts is the same as long as this is.
-pub fn identity(collection: &Collection) -> Result<Vec<u8>> {
-    let options = &collection.options;
-    let model = &options.summarizer;
-    let told = match model.is_built_in() {
-        true => format!(
-            "{} {} {}",
-            options.summary_tokens,
-            options.language,
-            lsa::State::load(collection)?.version
-        ),
-        false => prompts::summarize(model, options, &[]).to_string(),
-    };
-    Ok(Sha256::digest(format!("{}\0{told}", model.identity(collection.owner)?)).to_vec())
 }

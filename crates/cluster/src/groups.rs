@@ -15,9 +15,6 @@ const CHOICES: usize = 6;
 /// Groups in which a row that comes later may find room.
 const FITTING: usize = 8;
 
-/// How much more a row must be worth to another group than to its own, for its own to have drifted.
-const CLEARLY: f32 = 1.1;
-
 /// What a move must gain, against rounding.
 const LEAST_GAIN: f32 = 1e-5;
 
@@ -128,35 +125,6 @@ impl<'a> Groups<'a> {
         let dim = self.vectors.dim();
         add(&mut self.sums[to * dim..][..dim], self.vectors.row(row));
         self.squares[to] = dot(self.sum(to), self.sum(to));
-    }
-
-    /// The `count - 1` groups nearest to `group`, whose rows are `rows`, if as large a share of those as `drift` would clearly rather be in one of the near groups that have room;
-    /// nothing of a group of a few rows.
-    pub fn drifted(&self, group: usize, rows: &[u32], drift: f32, count: usize, tick: &mut dyn FnMut()) -> Vec<usize> {
-        tick();
-        if rows.len() < count {
-            return vec![];
-        }
-        let scale = |square: f32| if square > 0.0 { square.sqrt().recip() } else { 0.0 };
-        // Those that were made meanwhile have no sums.
-        let others = (0..self.squares.len()).filter(|&other| other != group && !self.rows[other].is_empty());
-        let near = highest(others.map(|other| other as u32), NEAR, |other| {
-            dot(self.sum(group), self.sum(other as usize)) * scale(self.squares[other as usize])
-        });
-        let moves = |row: &&u32| {
-            let loss = self.loss(group, **row);
-            let mut rooms = near
-                .iter()
-                .map(|&to| to as usize)
-                .filter(|&to| self.has_room(to, **row));
-            rooms.any(|to| self.gain(to, **row) > CLEARLY * loss)
-        };
-        let moving = rows.iter().filter(moves).count();
-        tick();
-        match moving as f32 >= drift * rows.len() as f32 {
-            true => near.into_iter().take(count - 1).map(|other| other as usize).collect(),
-            false => vec![],
-        }
     }
 
     /// Moves `row` to another group, at the end of its rows.

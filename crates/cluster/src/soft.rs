@@ -19,10 +19,62 @@ type Probable = (Vec<f32>, Vec<(f32, u32, u32)>);
 
 /// What is known of a row's closeness to groups.
 #[derive(Clone, Copy, Default)]
-struct Close {
-    row: u32,
+pub struct Close {
+    pub row: u32,
     /// Cosine with the centre that the group has without the row.
-    own: f32,
+    pub own: f32,
+}
+
+/// How close the rows of groups are to the others of theirs.
+///
+/// That is taken to vary about the group's mean by Laplace's distribution, with the mean deviation of all groups. A row that is no farther than the mean
+/// is as likely there as can be; beyond, the likelihood falls with e to the power of how many mean deviations it is farther.
+pub struct Spread {
+    pub close: Vec<Vec<Close>>,
+    means: Vec<f64>,
+    /// The mean over all rows.
+    mean: f64,
+    deviation: f64,
+}
+
+impl Spread {
+    fn new(close: Vec<Vec<Close>>) -> Self {
+        let known = |close: &Vec<Close>| close.len() > 1;
+        let of = |close: &Vec<Close>| close.iter().map(|close| f64::from(close.own)).sum::<f64>();
+        let count = close.iter().filter(|c| known(c)).map(Vec::len).sum::<usize>().max(1) as f64;
+        let all = || close.iter().filter(|close| known(close)).flatten();
+        let mean = all().map(|close| f64::from(close.own)).sum::<f64>() / count;
+        let of_group = |close: &Vec<Close>| match known(close) {
+            true => (of(close) + PRIOR * mean) / (close.len() as f64 + PRIOR),
+            false => mean,
+        };
+        let means: Vec<f64> = close.iter().map(of_group).collect();
+        let apart = |(close, mean): (&Vec<Close>, &f64)| match known(close) {
+            true => close.iter().map(|close| (f64::from(close.own) - mean).abs()).sum(),
+            false => 0.0,
+        };
+        let deviation = (close.iter().zip(&means).map(apart).sum::<f64>() / count).max(1e-3);
+        Self {
+            close,
+            means,
+            mean,
+            deviation,
+        }
+    }
+
+    /// Of a row with that cosine with the centre of a group that it is not in or is left out of; 1 at most.
+    pub fn likelihood(&self, group: usize, cosine: f32) -> f64 {
+        self.about(self.means[group], cosine.into())
+    }
+
+    /// The same of rows of a group that is not among these, which are as close to each other as `cosine` in the mean.
+    pub fn likelihood_of_other(&self, cosine: f64) -> f64 {
+        self.about(self.mean, cosine)
+    }
+
+    fn about(&self, mean: f64, cosine: f64) -> f64 {
+        libm::exp(-(mean - cosine).max(0.0) / self.deviation)
+    }
 }
 
 impl Groups<'_> {
@@ -50,54 +102,18 @@ impl Groups<'_> {
 
     /// The clusters: each group's rows, and rows of near groups that belong to it, too, as far as there is room.
     ///
-    /// How close a member is to the centre of the others of its group is taken to vary about the group's mean by Laplace's distribution, with the mean deviation of
-    /// all groups. A row that is no farther than the mean is as likely there as can be; beyond, the likelihood falls with e to the power of how many mean deviations it is
-    /// farther. Its probability in a group is the likelihood there over the sum of those in its own and the near groups. Where that is over a quarter in another group,
+    /// The probability of a row in a group is its [likelihood](Spread) there over the sum of those in its own and the near groups. Where that is over a quarter in another group,
     /// its best other one, it belongs there, too; the most probable are let in first.
     pub fn soften(self, near: &[Vec<u32>], crew: &Crew, tick: &mut dyn FnMut()) -> Vec<Cluster> {
         let dim = self.vectors.dim();
-        let mut close: Vec<Vec<Close>> = vec![vec![]; self.rows.len()];
-        crew.share(
-            tick,
-            close.iter_mut().enumerate(),
-            || (),
-            |(), (group, close), pace| {
-                pace.step(self.rows[group].len() * dim)?;
-                close.extend(self.rows[group].iter().map(|&row| Close {
-                    row,
-                    own: self.cosine_without(group, row),
-                }));
-                Ok(())
-            },
-        );
-        let all = || {
-            close
-                .iter()
-                .filter(|close| close.len() > 1)
-                .flatten()
-                .map(|close| f64::from(close.own))
-        };
-        let count = all().count().max(1) as f64;
-        let mean = all().sum::<f64>() / count;
-        let of_group = |close: &Vec<Close>| {
-            let known = if close.len() > 1 { &close[..] } else { &[] };
-            (known.iter().map(|close| f64::from(close.own)).sum::<f64>() + PRIOR * mean) / (known.len() as f64 + PRIOR)
-        };
-        let means: Vec<f64> = close.iter().map(of_group).collect();
-        let spread = |(close, mean): (&Vec<Close>, &f64)| {
-            let known = if close.len() > 1 { &close[..] } else { &[] };
-            known
-                .iter()
-                .map(|close| (f64::from(close.own) - mean).abs())
-                .sum::<f64>()
-        };
-        let spread = (close.iter().zip(&means).map(spread).sum::<f64>() / count).max(1e-3);
-        let likelihood = |group: usize, cosine: f32| libm::exp(-(means[group] - f64::from(cosine)).max(0.0) / spread);
+        let spread = self.spread(crew, tick);
+        let Spread { close, .. } = &spread;
+        let likelihood = |group: usize, cosine: f32| spread.likelihood(group, cosine);
 
         let mut found: Vec<Probable> = vec![Default::default(); self.rows.len()];
         crew.share(
             tick,
-            found.iter_mut().zip(&close).enumerate(),
+            found.iter_mut().zip(close).enumerate(),
             || (),
             |(), (group, (found, close)), pace| {
                 for of in close {
@@ -131,7 +147,7 @@ impl Groups<'_> {
         );
         let mut clusters: Vec<Cluster> = Vec::with_capacity(self.rows.len());
         let mut wishes = Vec::new();
-        for ((weights, seconds), close) in found.into_iter().zip(&close) {
+        for ((weights, seconds), close) in found.into_iter().zip(close) {
             clusters.push(
                 close
                     .iter()
@@ -166,7 +182,27 @@ impl Groups<'_> {
         clusters
     }
 
-    fn cosine(&self, group: usize, row: u32) -> f32 {
+    /// How close the rows are to the others of their groups.
+    pub fn spread(&self, crew: &Crew, tick: &mut dyn FnMut()) -> Spread {
+        let dim = self.vectors.dim();
+        let mut close: Vec<Vec<Close>> = vec![vec![]; self.rows.len()];
+        crew.share(
+            tick,
+            close.iter_mut().enumerate(),
+            || (),
+            |(), (group, close), pace| {
+                pace.step(self.rows[group].len() * dim)?;
+                close.extend(self.rows[group].iter().map(|&row| Close {
+                    row,
+                    own: self.cosine_without(group, row),
+                }));
+                Ok(())
+            },
+        );
+        Spread::new(close)
+    }
+
+    pub fn cosine(&self, group: usize, row: u32) -> f32 {
         let length = self.squares[group].sqrt();
         if length > 0.0 {
             dot(self.sum(group), self.vectors.row(row)) / length
@@ -176,7 +212,7 @@ impl Groups<'_> {
     }
 
     /// The cosine of a member with the centre of the others; 0 without others.
-    fn cosine_without(&self, group: usize, row: u32) -> f32 {
+    pub fn cosine_without(&self, group: usize, row: u32) -> f32 {
         let along = dot(self.sum(group), self.vectors.row(row));
         let rest = (self.squares[group] - 2.0 * along + 1.0).max(0.0).sqrt();
         if self.rows[group].len() > 1 && rest > 1e-6 {

@@ -151,11 +151,11 @@ pub fn build<S: Summarize>(
             _ => summarizer.before(level, &items).map_err(BuildError::Summarize)?,
         };
         let clusters = match before.is_empty() {
-            true => grouped(&vectors, &sizes, options, tick),
-            false => {
-                let Options { limits, seed, crew, .. } = options;
-                keep_up(&vectors, &sizes, limits, *seed, &before, crew, tick)
+            true => {
+                let clusters = clustered(&vectors, &sizes, options, tick).into_iter();
+                clusters.map(|cluster| Kept { cluster, was: None }).collect()
             }
+            false => keep_up(&vectors, &sizes, options, &before, tick),
         };
         let mut next_items = Vec::with_capacity(clusters.len());
         let mut risen = Vec::with_capacity(clusters.len());
@@ -219,9 +219,10 @@ pub fn build<S: Summarize>(
     Ok(parents)
 }
 
-fn grouped(vectors: &Vectors, sizes: &[u32], options: &Options, tick: &mut dyn FnMut()) -> Vec<Kept> {
+/// Clusters rows by the method of `options`.
+pub(crate) fn clustered(vectors: &Vectors, sizes: &[u32], options: &Options, tick: &mut dyn FnMut()) -> Vec<Cluster> {
     let Options { limits, seed, crew, .. } = options;
-    let clusters: Vec<Cluster> = match options.method {
+    match options.method {
         Method::Bisect => bisect(vectors, sizes, limits, *seed, crew, tick),
         Method::Mixture => mixture(vectors, sizes, limits, *seed, crew, tick),
         Method::Greedy => {
@@ -231,16 +232,12 @@ fn grouped(vectors: &Vectors, sizes: &[u32], options: &Options, tick: &mut dyn F
                 .map(|cluster| cluster.into_iter().map(sure).collect())
                 .collect()
         }
-    };
-    clusters
-        .into_iter()
-        .map(|cluster| Kept { cluster, was: None })
-        .collect()
+    }
 }
 
 /// Bytes that [`build`] holds at most over `leaves` leaves of `dim` dimensions in about so many `clusters`, the leaves' vectors included;
-/// what the summarizer holds itself is not counted.
-pub fn bytes_needed(leaves: usize, dim: usize, clusters: usize, options: &Options) -> usize {
+/// what the summarizer holds itself is not counted. With `keeps`, where there are clusters before.
+pub fn bytes_needed(leaves: usize, dim: usize, clusters: usize, options: &Options, keeps: bool) -> usize {
     let vector = dim.saturating_mul(size_of::<f32>());
     // A row: its vector; its size, and as item, member of a cluster, child of a parent, with room to grow.
     let rows = leaves.saturating_mul(vector.saturating_add(60));
@@ -258,5 +255,7 @@ pub fn bytes_needed(leaves: usize, dim: usize, clusters: usize, options: &Option
             .min(options.limits.members.saturating_mul(4))
             .saturating_mul(2 * 4 * size_of::<u64>()),
     };
-    rows.saturating_add(summaries.max(grouping))
+    // Rows that are clustered by themselves are copied.
+    let copied = if keeps { (leaves / 2).saturating_mul(vector) } else { 0 };
+    rows.saturating_add(summaries.max(grouping.saturating_add(copied)))
 }

@@ -166,12 +166,12 @@ fn bytes_are_a_little_more_than_the_vectors() {
     let vectors = 50_000 * 384 * 4;
     for method in [Method::Bisect, Method::Mixture, Method::Greedy] {
         let options = options(method, 16, None, 2);
-        let needed = bytes_needed(50_000, 384, 50_000 / 16, &options);
+        let needed = bytes_needed(50_000, 384, 50_000 / 16, &options, false);
         assert!(
             needed > vectors * 9 / 8 && needed < vectors * 3 / 2,
             "{method:?}: {needed} of {vectors}"
         );
-        assert_eq!(bytes_needed(usize::MAX, 384, 8, &options), usize::MAX);
+        assert_eq!(bytes_needed(usize::MAX, 384, 8, &options, false), usize::MAX);
     }
 }
 

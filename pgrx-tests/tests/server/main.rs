@@ -63,6 +63,7 @@ mod partitions;
 mod rag_context;
 mod rag_search;
 mod raptor;
+mod raptor_drift;
 mod raptor_index;
 mod raptor_keep;
 mod raptor_overlap;

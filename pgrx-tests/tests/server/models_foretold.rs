@@ -257,3 +257,31 @@ fn what_the_summarizer_is_told_and_smaller_clusters_change_all() {
         check_whole(&mut client, settings);
     }
 }
+
+#[test]
+fn a_tree_that_shrinks_to_few_leaves_asks_for_no_more_than_these() {
+    let database = Database::new();
+    let mut client = database.client();
+    run(
+        &mut client,
+        &format!(
+            "{MODEL} SELECT rag_create('kb', 64, 'builtin:hash', 'function:public.summarize'); \
+             INSERT INTO kb.document (source_key, body) SELECT 'doc-' || i, body(i) FROM generate_series(1, 40) i"
+        ),
+    );
+    run(&mut client, "SELECT * FROM raptor_build('kb', cluster_size => 3)");
+    for (left, most) in [(5, 4), (2, 1), (1, 0), (0, 0)] {
+        run(
+            &mut client,
+            &format!("DELETE FROM kb.document WHERE right(source_key, -4)::int > {left}"),
+        );
+        let levels = foretold(&mut client);
+        let (calls, high) = sums(&levels);
+        let asked = asked(&mut client);
+        assert!(
+            asked <= high && calls <= high && high <= most,
+            "{left} left: {levels:?}, asked {asked}"
+        );
+        assert_eq!(foretold(&mut client), [(0, 0)]);
+    }
+}
