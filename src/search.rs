@@ -18,6 +18,9 @@ pub const TYPES: &str = "($1::{v}.vector IS NULL OR $2::jsonb IS NULL OR $3::big
 /// this is negated, and [`in_order`] leaves it out.
 pub const SCORE: &str = "1 - (n.embedding OPERATOR({v}.<=>) $1)";
 
+/// How far above the limit for exact search the last count has to be, to be believed.
+const MANY: i64 = 8;
+
 /// What may be found.
 #[derive(Clone)]
 pub struct Scope {
@@ -151,7 +154,9 @@ pub fn rank(
     };
     let all = format!("{{s}}.node n WHERE {TYPES} ORDER BY n.id");
     let with_leaves = *scope.levels.start() == 0;
-    let large = (table == "node" && with_leaves && scope.is_everything() && more_than(&all, 2 * exact_below)?)
+    let unfiltered = table == "node" && with_leaves && scope.is_everything();
+    // A count of many costs as much as the search: what was counted last says enough if it is far above the limit.
+    let large = unfiltered && (counted_last(collection)? > MANY * exact_below || more_than(&all, 2 * exact_below)?)
         || more_than(&format!("{candidates} AND {TYPES}"), exact_below)?;
 
     let ranked = |nearest: &str| in_order(table, nearest);
@@ -163,10 +168,23 @@ pub fn rank(
         collection.frame.set("hnsw.ef_search", &(2 * k).max(100).to_string())?;
         collection.frame.set("hnsw.iterative_scan", "strict_order")?;
         let by_index = format!("n.{expression} OPERATOR({{v}}.<=>) $1{}", half_cast(collection));
-        let nearest = ranked(&format!(
-            "SELECT n.id, {SCORE} AS score FROM {embedded} AND {TYPES} ORDER BY {by_index} LIMIT 2 * $4 + 10"
-        ));
-        let rows = collection.query(&nearest, &args(k), read)?;
+        let nearest =
+            format!("SELECT n.id, {SCORE} AS score FROM {embedded} AND {TYPES} ORDER BY {by_index} LIMIT 2 * $4 + 10");
+        let mut rows = match unfiltered {
+            true => collection.lookup(&nearest, &args(k), read)?,
+            false => collection.query(&nearest, &args(k), read)?,
+        };
+        rows.retain(|row| !row.1.is_nan());
+        rows.sort_by(|a, b| b.1.total_cmp(&a.1));
+        // Only what is equally near has to be looked at to tell which comes first.
+        let ties = rows.windows(2).take(k as usize).any(|pair| pair[0].1 == pair[1].1);
+        if ties {
+            let (ids, scores): (Vec<i64>, Vec<f64>) = rows.iter().copied().unzip();
+            let given = "SELECT u.id, u.score FROM unnest($1::bigint[], $2::float8[]) AS u (id, score) WHERE $3::int IS NULL";
+            let args = [ids.into(), scores.into(), None::<i32>.into(), k.into()];
+            rows = collection.lookup(&ranked(given), &args, read)?;
+        }
+        rows.truncate(k as usize);
         if rows.len() as i64 == k {
             return Ok(rows);
         }
@@ -175,6 +193,14 @@ pub fn rank(
         "SELECT n.id, {SCORE} AS score FROM {embedded} AND {TYPES} ORDER BY -({SCORE}) FETCH FIRST $4 ROWS WITH TIES"
     ));
     collection.query(&nearest, &args(k), read)
+}
+
+/// How many nodes there were when they were counted last, by VACUUM, ANALYZE or the making of an index.
+fn counted_last(collection: &Collection) -> Result<i64> {
+    let sql = "SELECT c.reltuples::bigint FROM pg_class c WHERE c.oid = $1::text::regclass";
+    let table = collection.sql("{s}.node");
+    let counted = collection.lookup(sql, &[table.into()], |row| row.need(1))?;
+    Ok(counted.into_iter().next().unwrap_or_default())
 }
 
 /// A statement for the first `$4` of the rows (id, score, …) that `nearest` selects, each with its level behind it, best first,

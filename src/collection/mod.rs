@@ -273,6 +273,11 @@ impl Collection {
         spi::query(&self.sql(sql), args, read)
     }
 
+    /// A query that finds rows by their keys; its plan is kept by the session.
+    pub fn lookup<T>(&self, sql: &str, args: &[spi::Arg], read: impl FnMut(&spi::Row) -> Result<T>) -> Result<Vec<T>> {
+        spi::lookup(&self.sql(sql), args, read)
+    }
+
     pub fn query_one<T>(&self, sql: &str, args: &[spi::Arg], read: impl FnMut(&spi::Row) -> Result<T>) -> Result<T> {
         spi::query_one(&self.sql(sql), args, read)
     }
@@ -344,7 +349,7 @@ fn find_sql(condition: &str) -> String {
 /// The schema and the owner of a collection, or nothing if there is no such one.
 fn find(name: &str) -> Result<Option<(pg_sys::Oid, pg_sys::Oid)>> {
     let args = [TABLES.to_vec().into(), (TABLES.len() as i64).into(), name.into()];
-    Ok(spi::query(&find_sql("n.nspname = $3"), &args, |row| {
+    Ok(spi::lookup(&find_sql("n.nspname = $3"), &args, |row| {
         Ok((row.need(1)?, row.need(2)?))
     })?
     .pop())
@@ -414,7 +419,7 @@ fn unknown(name: &str) -> Error {
 pub fn extension_schema(extension: &str) -> Result<String> {
     let sql = "SELECT n.nspname::text FROM pg_extension e JOIN pg_namespace n ON n.oid = e.extnamespace \
                WHERE e.extname = $1";
-    let name: Vec<String> = spi::query(sql, &[extension.into()], |row| row.need(1))?;
+    let name: Vec<String> = spi::lookup(sql, &[extension.into()], |row| row.need(1))?;
     name.first().map(|name| spi::quote(name)).ok_or_else(|| {
         Error::new(
             PgSqlErrorCode::ERRCODE_UNDEFINED_OBJECT,

@@ -100,7 +100,7 @@ const MAX_PROMPT_BYTES: usize = 20_000;
 impl Options {
     pub fn load(name: &str, schema: &str) -> Result<Options> {
         let sql = format!("SELECT jsonb_object_agg(key, value)::text FROM {schema}.setting");
-        let text: Option<String> = spi::query(&sql, &[], |row| row.get(1))?.pop().flatten();
+        let text: Option<String> = spi::lookup(&sql, &[], |row| row.get(1))?.pop().flatten();
         let map: Map<String, Value> = text
             .and_then(|text| serde_json::from_str(&text).ok())
             .ok_or_else(|| Error::internal(format!("collection {} has no settings", quoted(name))))?;

@@ -1,7 +1,13 @@
 //! Reading and writing rows. Every call opens and closes SPI of its own, since pgrx frees result tables only then.
 
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::mem::ManuallyDrop;
+use std::rc::Rc;
+
 use pgrx::datum::{DatumWithOid, FromDatum, IntoDatum};
-use pgrx::spi::{Spi, SpiHeapTupleData};
+use pgrx::pg_sys;
+use pgrx::spi::{OwnedPreparedStatement, Spi, SpiHeapTupleData};
 
 use crate::error::{Error, Result};
 
@@ -31,6 +37,42 @@ impl<'a> Row<'a> {
 /// Runs a SELECT and collects its rows.
 pub fn query<T>(sql: &str, args: &[Arg], mut read: impl FnMut(&Row) -> Result<T>) -> Result<Vec<T>> {
     Spi::connect(|client| client.select(sql, None, args)?.map(|row| read(&Row(row))).collect())
+}
+
+/// Statements whose plans the session keeps, at most.
+const PLANS: usize = 100;
+
+/// A statement that has been planned, and the types of its arguments.
+type Planned = (Vec<pg_sys::Oid>, Rc<OwnedPreparedStatement>);
+
+thread_local! {
+    // Not dropped when the process ends, when there is no PostgreSQL any more that could free them.
+    static PLANNED: ManuallyDrop<RefCell<HashMap<String, Planned>>> = Default::default();
+}
+
+/// The same as [`query`] with a plan that the session keeps, for statements that find rows by their keys: no argument makes another
+/// plan of them better.
+pub fn lookup<T>(sql: &str, args: &[Arg], mut read: impl FnMut(&Row) -> Result<T>) -> Result<Vec<T>> {
+    let plan = planned(sql, args)?;
+    Spi::connect(|client| client.select(&*plan, None, args)?.map(|row| read(&Row(row))).collect())
+}
+
+fn planned(sql: &str, args: &[Arg]) -> Result<Rc<OwnedPreparedStatement>> {
+    let types: Vec<pg_sys::Oid> = args.iter().map(Arg::oid).collect();
+    let known = PLANNED.with(|plans| plans.borrow().get(sql).filter(|plan| plan.0 == types).map(|plan| plan.1.clone()));
+    if let Some(plan) = known {
+        return Ok(plan);
+    }
+    let oids: Vec<pg_sys::PgOid> = types.iter().map(|oid| pg_sys::PgOid::from(*oid)).collect();
+    let plan = Rc::new(Spi::connect(|client| Ok::<_, Error>(client.prepare(sql, &oids)?.keep()))?);
+    PLANNED.with(|plans| {
+        let mut plans = plans.borrow_mut();
+        if plans.len() >= PLANS {
+            plans.clear();
+        }
+        plans.insert(sql.to_owned(), (types, plan.clone()));
+    });
+    Ok(plan)
 }
 
 /// Runs a SELECT of one row.

@@ -416,7 +416,7 @@ fn fused(
     );
     let all = ids.len() as i64;
     let args = [ids.into(), None::<i32>.into(), None::<i32>.into(), all.into()];
-    let order: Vec<i64> = collection.query(&sql, &args, |row| row.need(1))?;
+    let order: Vec<i64> = collection.lookup(&sql, &args, |row| row.need(1))?;
     let place: HashMap<i64, usize> = order.iter().enumerate().map(|(place, id)| (*id, place)).collect();
     let rankings: Vec<Ranking> = rankings
         .iter()

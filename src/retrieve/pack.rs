@@ -219,7 +219,7 @@ impl<'a> Packer<'a> {
             self.limits.show.columns(),
             self.limits.show.joins()
         );
-        self.collection.query(&sql, &[ids.into(), scores.into()], |row| {
+        self.collection.lookup(&sql, &[ids.into(), scores.into()], |row| {
             Ok(Hit {
                 node: row.need(1)?,
                 level: row.need(2)?,

@@ -144,7 +144,7 @@ impl<'a> Around<'a> {
         };
         let mut hashed: HashMap<i64, i64> = HashMap::new();
         let mut of = Vec::new();
-        self.collection.stream(&sql, &self.args(new), |row| {
+        self.collection.lookup(&sql, &self.args(new), |row| {
             let (id, key): (i64, String) = (row.need(1)?, row.need(2)?);
             hashed.insert(phrases::hash(&key), id);
             of.push((id, row.need(3)?, row.need(4)?));
@@ -161,7 +161,7 @@ impl<'a> Around<'a> {
              WHERE (d.title_hash = ANY ($4) OR d.short_title_hash = ANY ($4)) AND {} AND {TYPES} ORDER BY d.id",
             self.passes()
         );
-        for (document, hashes) in self.collection.query(&sql, &self.args(hashes), |row| {
+        for (document, hashes) in self.collection.lookup(&sql, &self.args(hashes), |row| {
             Ok((row.need::<i64>(1)?, [row.get::<i64>(2)?, row.get::<i64>(3)?]))
         })? {
             // The whole title before what stands in front of its qualifier.
@@ -198,7 +198,7 @@ impl<'a> Around<'a> {
         let sql = format!(
             "SELECT DISTINCT m.block_id, m.entity_id, m.document_id FROM {{s}}.mention m WHERE m.block_id = ANY ($4) AND {TYPES}"
         );
-        let mentions: Vec<(i64, i64, i64)> = self.collection.query(&sql, &self.args(blocks), |row| {
+        let mentions: Vec<(i64, i64, i64)> = self.collection.lookup(&sql, &self.args(blocks), |row| {
             Ok((row.need(1)?, row.need(2)?, row.need(3)?))
         })?;
         let entities: Vec<i64> = mentions.iter().map(|mention| mention.1).collect();
@@ -257,7 +257,7 @@ impl<'a> Around<'a> {
                    JOIN {s}.block b ON b.document_id = u.document \
                    WHERE EXISTS (SELECT FROM {s}.mention m WHERE m.block_id = b.id AND m.entity_id = u.entity) \
                      OR b.ordinal = 0 AND NOT EXISTS (SELECT FROM {s}.mention m WHERE m.document_id = u.document AND m.entity_id = u.entity)";
-        let found: Vec<(i64, i64)> = self.collection.query(sql, &[of.into(), documents.into()], |row| {
+        let found: Vec<(i64, i64)> = self.collection.lookup(sql, &[of.into(), documents.into()], |row| {
             Ok((row.need(1)?, row.need(2)?))
         })?;
         for part in found.chunk_by(|a, b| a.0 == b.0) {
@@ -301,7 +301,7 @@ impl<'a> Around<'a> {
              JOIN {{s}}.relation r ON r.id = u.id {ends} {asserted} WHERE {} AND {TYPES}",
             self.kept
         );
-        let related: Vec<(i64, i64, f64)> = self.collection.query(&sql, &self.args(entities), |row| {
+        let related: Vec<(i64, i64, f64)> = self.collection.lookup(&sql, &self.args(entities), |row| {
             Ok((row.need(1)?, row.need(2)?, row.need(3)?))
         })?;
         for (source, target, weight) in related {
@@ -324,7 +324,7 @@ impl<'a> Around<'a> {
                 self.passes()
             ),
         };
-        let names = self.collection.query(&sql, &self.args(entities.to_vec()), |row| {
+        let names = self.collection.lookup(&sql, &self.args(entities.to_vec()), |row| {
             Ok((row.need(1)?, row.need(2)?))
         })?;
         Ok(names.into_iter().collect())

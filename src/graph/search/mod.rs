@@ -120,7 +120,7 @@ pub fn found(
     let nodes: Vec<i64> = found.leaves.iter().map(|leaf| leaf.0).collect();
     let sql = "SELECT n.id, n.text, n.token_count, ARRAY[n.document_id] FROM {s}.node n WHERE n.id = ANY ($1)";
     let mut rows: HashMap<i64, (String, i32, Vec<i64>)> = collection
-        .query(sql, &[nodes.into()], |row| {
+        .lookup(sql, &[nodes.into()], |row| {
             Ok((row.need(1)?, (row.need(2)?, row.need(3)?, row.need(4)?)))
         })?
         .into_iter()
@@ -217,7 +217,7 @@ fn leaves(
         scores.into(),
         (k as i64).into(),
     ];
-    collection.query(&sql, &args, |row| Ok((row.need(1)?, row.need(2)?, row.need(3)?)))
+    collection.lookup(&sql, &args, |row| Ok((row.need(1)?, row.need(2)?, row.need(3)?)))
 }
 
 /// For each block that was found the names of the entities through which most of the walk came, where it came through any.

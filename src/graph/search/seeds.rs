@@ -78,7 +78,7 @@ pub fn named(collection: &Collection, around: &mut Around, query: &str) -> Resul
     let sql = "SELECT k.key, e.id FROM unnest($1::text[]) AS k (key) JOIN {s}.entity e ON e.key = k.key \
                UNION SELECT k.key, a.entity_id FROM unnest($1::text[]) AS k (key) JOIN {s}.entity_alias a ON a.key = k.key";
     let mut known: BTreeMap<String, i64> = BTreeMap::new();
-    for (key, entity) in collection.query(sql, &[keys.into()], |row| Ok((row.need(1)?, row.need(2)?)))? {
+    for (key, entity) in collection.lookup(sql, &[keys.into()], |row| Ok((row.need(1)?, row.need(2)?)))? {
         known.entry(key).or_insert(entity);
     }
     let mut taken: Vec<(std::ops::Range<usize>, i64)> = Vec::new();
@@ -130,7 +130,7 @@ pub fn nearest(collection: &Collection, vector: &Vector, k: i64, scope: &Scope) 
         .unzip();
     let sql = "SELECT n.id, n.block_id, u.score FROM unnest($1::bigint[], $2::float8[]) WITH ORDINALITY AS u (id, score, n) \
                JOIN {s}.node n ON n.id = u.id ORDER BY u.n";
-    collection.query(sql, &[nodes.into(), scores.into()], |row| {
+    collection.lookup(sql, &[nodes.into(), scores.into()], |row| {
         Ok((row.need(1)?, row.need(2)?, row.need(3)?))
     })
 }
@@ -151,7 +151,7 @@ fn themes(collection: &Collection, vector: &Vector, scope: &Scope) -> Result<Vec
         reports.into(),
         scores.into(),
     ];
-    collection.query(&sql, &args, |row| {
+    collection.lookup(&sql, &args, |row| {
         let weight = row.need::<f64>(2)?.max(0.0).powi(POWER) / f64::from(row.need::<i32>(3)?.max(1));
         Ok((Vertex::Entity(row.need(1)?).number(), weight))
     })
