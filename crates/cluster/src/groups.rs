@@ -40,7 +40,7 @@ const ALIKE: f32 = 0.8;
 const UNITING: usize = 8;
 
 /// Where fewer than one in so many rows have moved, the few that would move yet are left where they are.
-const FEW: usize = 16;
+const FEW: usize = 40;
 
 /// Rows in groups, each row in one.
 pub struct Groups<'a> {
