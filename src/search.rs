@@ -180,7 +180,8 @@ pub fn rank(
         let ties = rows.windows(2).take(k as usize).any(|pair| pair[0].1 == pair[1].1);
         if ties {
             let (ids, scores): (Vec<i64>, Vec<f64>) = rows.iter().copied().unzip();
-            let given = "SELECT u.id, u.score FROM unnest($1::bigint[], $2::float8[]) AS u (id, score) WHERE $3::int IS NULL";
+            let given =
+                "SELECT u.id, u.score FROM unnest($1::bigint[], $2::float8[]) AS u (id, score) WHERE $3::int IS NULL";
             let args = [ids.into(), scores.into(), None::<i32>.into(), k.into()];
             rows = collection.lookup(&ranked(given), &args, read)?;
         }

@@ -59,12 +59,20 @@ pub fn lookup<T>(sql: &str, args: &[Arg], mut read: impl FnMut(&Row) -> Result<T
 
 fn planned(sql: &str, args: &[Arg]) -> Result<Rc<OwnedPreparedStatement>> {
     let types: Vec<pg_sys::Oid> = args.iter().map(Arg::oid).collect();
-    let known = PLANNED.with(|plans| plans.borrow().get(sql).filter(|plan| plan.0 == types).map(|plan| plan.1.clone()));
+    let known = PLANNED.with(|plans| {
+        plans
+            .borrow()
+            .get(sql)
+            .filter(|plan| plan.0 == types)
+            .map(|plan| plan.1.clone())
+    });
     if let Some(plan) = known {
         return Ok(plan);
     }
     let oids: Vec<pg_sys::PgOid> = types.iter().map(|oid| pg_sys::PgOid::from(*oid)).collect();
-    let plan = Rc::new(Spi::connect(|client| Ok::<_, Error>(client.prepare(sql, &oids)?.keep()))?);
+    let plan = Rc::new(Spi::connect(|client| {
+        Ok::<_, Error>(client.prepare(sql, &oids)?.keep())
+    })?);
     PLANNED.with(|plans| {
         let mut plans = plans.borrow_mut();
         if plans.len() >= PLANS {
