@@ -386,7 +386,7 @@ fn must_write(name: &str) -> Result<()> {
 fn must_read(name: &str) -> Result<()> {
     let sql = "SELECT coalesce(bool_and(has_schema_privilege(n.oid, 'USAGE') AND has_table_privilege(c.oid, 'SELECT')), false) \
                FROM pg_namespace n JOIN pg_class c ON c.relnamespace = n.oid WHERE n.nspname = $1 AND c.relname = 'setting'";
-    if spi::lookup(sql, &[name.into()], |row| row.need(1))? == [true] {
+    if spi::lookup(sql, &[name.into()], |row| row.need::<bool>(1))? == [true] {
         return Ok(());
     }
     let schema = spi::quote(name);
