@@ -1,4 +1,4 @@
-//! Texts of tens of megabytes, and the end of work that takes too long.
+//! Texts of tens of megabytes, the end of work that takes too long, and budgets of memory that are too small.
 
 use pg_graphrag_tests::Database;
 use postgres::Client;
@@ -100,4 +100,58 @@ fn fifty_megabytes_are_added_found_and_deleted() {
         one::<i64>(&mut client, "SELECT count(*) FROM raptor_search('kb', 'zyxwvut')"),
         0
     );
+}
+
+#[test]
+fn a_budget_that_is_too_small_says_what_it_takes() {
+    let database = Database::new();
+    let mut client = database.client();
+    run(
+        &mut client,
+        "SELECT rag_create('kb', 2000); INSERT INTO kb.document (body) SELECT 'Note ' || i \
+         FROM generate_series(1, 400) i; \
+         INSERT INTO kb.entity (name) SELECT 'Entity ' || i FROM generate_series(1, 20000) i; \
+         SET graphrag.build_memory = '1MB'",
+    );
+    for (build, what) in [
+        ("SELECT raptor_build('kb')", "the tree of this collection"),
+        ("SELECT graph_communities('kb')", "the graph of this collection"),
+    ] {
+        let error = failure(&mut client, build);
+        assert_eq!(
+            (error.code().code(), error.message()),
+            (
+                "53200",
+                format!("{what} needs more memory than graphrag.build_memory").as_str()
+            )
+        );
+        assert!(
+            error
+                .detail()
+                .is_some_and(|detail| detail.contains("the budget is 1 MB")),
+            "{:?}",
+            error.detail()
+        );
+        // Who does what the hint says gets through.
+        let hint = error.hint().unwrap();
+        let statement = hint.split(',').next().unwrap();
+        run(&mut client, &format!("BEGIN; {statement}; {build}; ROLLBACK"));
+    }
+    let texts = "SELECT rag_create('long', 8, settings => '{\"inline_rows\": 3000}'); \
+        INSERT INTO long.document (body, format) \
+                 SELECT repeat(i || ' ', 190), 'text' FROM generate_series(1, 3000) i";
+    run(&mut client, texts);
+    let error = failure(
+        &mut client,
+        "SELECT count(*) FROM raptor_search('long', '1', k => 3000)",
+    );
+    assert_eq!(
+        (error.code().code(), error.message()),
+        (
+            "53200",
+            "the result of this search needs more memory than graphrag.build_memory"
+        )
+    );
+    let few = "SELECT count(*) FROM raptor_search('long', '1', k => 300)";
+    assert_eq!(one::<i64>(&mut client, few), 300);
 }
