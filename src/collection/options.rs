@@ -131,9 +131,10 @@ impl Options {
             leaf_tokens: number("leaf_tokens")? as usize,
             overlap: number("leaf_overlap")? as usize,
         };
-        chunk
-            .validate()
-            .map_err(|message| Error::invalid(message.to_string().replace("overlap", "leaf_overlap")))?;
+        chunk.validate().map_err(|message| {
+            Error::invalid(message.to_string().replace("overlap", "leaf_overlap"))
+                .hint("For example {\"block_tokens\": 400, \"leaf_tokens\": 40, \"leaf_overlap\": 8}.")
+        })?;
         let partition_by = map.get("partition_by").and_then(Value::as_array);
         let named = |key: &str| match map.get(key) {
             None | Some(Value::Null) => Ok(None),

@@ -10,4 +10,4 @@ mod search;
 
 pub use lexemes::{Lexemes, Row};
 pub use posting::{Postings, quote};
-pub use search::rank;
+pub use search::{holds_any, rank};

@@ -155,6 +155,24 @@ fn of_scope(collection: &Collection, mut terms: Terms, k: i64, scope: &Scope) ->
     Ok(found)
 }
 
+/// Whether a leaf holds one of some terms.
+pub fn holds_any(collection: &Collection, terms: &[String]) -> Result<bool> {
+    if terms.is_empty() {
+        return Ok(false);
+    }
+    let queries: Vec<String> = terms
+        .iter()
+        .map(|term| {
+            let mut query = String::new();
+            quote(term, &mut query);
+            query
+        })
+        .collect();
+    let sql = "SELECT EXISTS (SELECT FROM unnest($1::text[]) AS u (term) \
+                 WHERE EXISTS (SELECT FROM {s}.posting p WHERE p.lexemes @@ u.term::tsquery))";
+    collection.query_one(sql, &[queries.into()], |row| row.need(1))
+}
+
 /// A tsquery for leaves that hold one of some terms.
 fn any_of(terms: &Terms, some: &[usize]) -> String {
     let mut query = String::new();

@@ -15,6 +15,7 @@ use super::trouble::{check_dimensions, stopped};
 use super::{Answer, Form, Function, Item, Ledger, Model, Role, Server};
 use crate::collection::{Collection, quoted};
 use crate::error::{Error, Result, notice};
+use crate::lexical::Lexemes;
 use crate::pg::frame::AsUser;
 use crate::pg::{statement, threads, tick, vector};
 
@@ -234,6 +235,25 @@ pub fn query_vector(collection: &Collection, text: &str) -> Result<Option<Vec<f3
     Ok(vector)
 }
 
+/// The terms of a query that `builtin:lsa` has not learned; none where it has learned nothing yet.
+pub fn words_not_learned(collection: &Collection, text: &str) -> Result<Vec<String>> {
+    // What was learned is the owner's to read.
+    let _user = AsUser::restricted(collection.owner);
+    if !lsa::State::load(collection)?.has_learned() {
+        return Ok(Vec::new());
+    }
+    let mut lexemes = Lexemes::default();
+    let rows = lexemes.rows(collection, &[text])?;
+    let terms: Vec<String> = rows
+        .iter()
+        .flatten()
+        .map(|(term, _)| lexemes.name(*term).to_owned())
+        .collect();
+    let sql = "SELECT u.lexeme FROM unnest($1::text[]) AS u (lexeme) \
+               WHERE NOT EXISTS (SELECT FROM {s}.term t WHERE t.lexeme = u.lexeme)";
+    collection.lookup(sql, &[terms.into()], |row| row.need(1))
+}
+
 /// What is said of the vector of a query.
 struct Says {
     message: String,
@@ -260,7 +280,7 @@ impl Says {
                 quoted(&collection.name)
             ),
             hint: format!(
-                "Ask in the words of the documents. Words of documents that have come since it learned are known by their spelling: {}.",
+                "Ask in the words of the documents. Words of documents that have come since it learned are known by their spelling, and found by rag_search with methods => '{{lexical}}': {}.",
                 lsa::to_learn(collection)
             ),
         }

@@ -19,7 +19,7 @@ pub mod trouble;
 mod usage;
 pub mod wording;
 
-pub use embed::{Composer, Identity, query_vector};
+pub use embed::{Composer, Identity, query_vector, words_not_learned};
 pub use embedder::{Embedder, Part};
 pub use flight::Flight;
 pub use function::Function;

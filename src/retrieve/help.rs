@@ -69,7 +69,12 @@ impl Rewriting {
             json!({"name": "queries", "strict": true, "schema": properties})
         });
         let user = format!("<question>{}</question>\n\n{last}", data(query));
-        prompts::answerer(model, prompt(&collection.options, setting, 0), user, schema)
+        let mut request = prompts::answerer(model, prompt(&collection.options, setting, 0), user, schema);
+        if self == Rewriting::Queries {
+            // How the answer is read, which is not sent.
+            request["reply"] = json!("draft");
+        }
+        request
     }
 }
 
@@ -85,24 +90,31 @@ pub fn rewritten(collection: &Collection, query: &str, rewritings: &[Rewriting])
         .collect();
     let mut ledger = Ledger::resume(collection, "rewrite", Asking::Now);
     let replies = replies(ledger.want(model, &items)?);
-    let (mut texts, mut failed) = (Vec::new(), 0);
+    let (mut texts, mut missing) = (Vec::new(), Vec::new());
     for (rewriting, reply) in rewritings.iter().zip(replies) {
         let found = match (rewriting, reply) {
             (_, None) => Vec::new(),
             (Rewriting::Queries, Some(reply)) => draft(&reply).map(|found| found.items).unwrap_or_default(),
             (_, Some(text)) => vec![text],
         };
-        failed += usize::from(found.is_empty());
+        if found.is_empty() {
+            missing.extend(
+                REWRITINGS
+                    .iter()
+                    .filter(|known| known.1 == *rewriting)
+                    .map(|known| known.0),
+            );
+        }
         texts.extend(found.into_iter().take(QUERIES).map(|text| text.trim().to_owned()));
     }
-    if failed > 0 {
+    if !missing.is_empty() {
         let reason = ledger
             .last_failure()?
             .unwrap_or_else(|| "it gave no answer that can be read".to_owned());
         notice_of(
             format!(
-                "{failed} of {} rewritings are missing, and the question is searched without",
-                rewritings.len()
+                "the question is searched without {}, which the answerer did not give",
+                missing.join(" and ")
             ),
             format!("{}.", capital(&reason)),
             "The next call asks again.".to_owned(),

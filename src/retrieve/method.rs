@@ -4,7 +4,7 @@ use crate::collection::Collection;
 use crate::error::{Error, Result, required};
 use crate::pg::vector::Vector;
 use crate::search::{self, Scope};
-use crate::{graph, lexical};
+use crate::{graph, lexical, model};
 
 /// Where a ranking comes from.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -52,16 +52,19 @@ impl Method {
     }
 
     /// What measures best on questions of public sets: the walk over the graph, which starts from what is near, alone. Without a graph
-    /// vectors, with words beside them where these know none.
-    pub fn best(collection: &Collection) -> Result<Vec<Method>> {
+    /// vectors, with words beside them where these know none. Words that have come since the embedder learned are looked for in any case.
+    pub fn best(collection: &Collection, query: &str) -> Result<Vec<Method>> {
         let sql = "SELECT EXISTS (SELECT FROM {s}.mention)";
-        if collection.query_one(sql, &[], |row| row.need(1))? {
-            return Ok(vec![Method::Graph]);
+        let has_graph: bool = collection.query_one(sql, &[], |row| row.need(1))?;
+        let mut methods = vec![if has_graph { Method::Graph } else { Method::Dense }];
+        let by_words = match collection.options.embedder.lsa() {
+            Some(_) => lexical::holds_any(collection, &model::words_not_learned(collection, query)?)?,
+            None => !has_graph,
+        };
+        if by_words {
+            methods.push(Method::Lexical);
         }
-        Ok(match collection.options.embedder.lsa() {
-            Some(_) => vec![Method::Dense],
-            None => vec![Method::Dense, Method::Lexical],
-        })
+        Ok(methods)
     }
 
     pub fn is_by_vector(self) -> bool {

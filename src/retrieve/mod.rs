@@ -223,7 +223,11 @@ impl Asked {
         if !self.is_helped() {
             return Collection::read(name);
         }
-        let collection = Collection::write(name)?;
+        let collection = Collection::write(name).map_err(|error| {
+            error.detail(
+                "rewrite and rerank ask models, and write down what these answer; without them a search only reads.",
+            )
+        })?;
         ledger::retry_questions(&collection)?;
         Ok(collection)
     }
@@ -261,6 +265,16 @@ fn search(collection: &Collection, query: (&str, Option<Vector>), asked: &Asked,
     let found = helped(collection, &mut question, asked, &mut read)?;
     forget_what_changed(collection, &read)?;
     if let Some(depth) = found.cut {
+        if asked.candidates.is_some_and(|candidates| candidates < asked.k) {
+            notice(
+                format!(
+                    "found only {} rows, since no more than {depth} are taken of each method",
+                    found.hits.len()
+                ),
+                "candidates should be at least k.",
+            );
+            return Ok(found);
+        }
         notice(
             format!(
                 "found only {} of {} rows, since the others of the best {depth} of each method repeat them",
@@ -330,7 +344,7 @@ fn helped(collection: &Collection, question: &mut Question, asked: &Asked, read:
 fn ranked(collection: &Collection, question: &mut Question, others: &mut [Question], asked: &Asked) -> Result<Ranked> {
     let methods = match &asked.methods {
         Some(methods) => methods.clone(),
-        None => Method::best(collection)?
+        None => Method::best(collection, question.text)?
             .into_iter()
             .map(|method| (method, 1.0))
             .collect(),

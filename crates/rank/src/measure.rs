@@ -65,7 +65,8 @@ fn gain(grades: &[u32]) -> f64 {
     let parts = grades.iter().enumerate();
     parts
         .map(|(place, grade)| of(*grade) / ((place + 2) as f64).log2())
-        .sum()
+        // The sum of nothing would be -0.
+        .fold(0.0, |sum, part| sum + part)
 }
 
 #[cfg(test)]

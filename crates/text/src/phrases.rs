@@ -279,7 +279,8 @@ fn is_stop(token: &Token, stop: &StopWords) -> bool {
     const ARTICLES: [&str; 16] = [
         "the", "a", "an", "der", "die", "das", "le", "la", "les", "el", "los", "las", "il", "lo", "o", "os",
     ];
-    if stop.contains(&token.fold) || ARTICLES.contains(&token.fold.as_str()) {
+    // Of a known language its own words alone: in English, `Los` and `Le` begin names.
+    if stop.contains(&token.fold) || stop.is_empty() && ARTICLES.contains(&token.fold.as_str()) {
         return true;
     }
     let language = match token.fold.chars().next() {

@@ -100,6 +100,33 @@ fn a_term_stays_while_a_newer_leaf_holds_it() {
     assert_eq!((holding(&mut client, "zq3"), misfits(&mut client)), (None, 0));
 }
 
+/// Many terms are looked for in another way than few.
+#[test]
+fn many_terms_stay_while_newer_leaves_hold_them() {
+    let database = Database::new();
+    let mut client = database.client();
+    learned(&mut client, 40);
+    run(
+        &mut client,
+        "INSERT INTO kb.document (source_key, body) SELECT 'wide' || n, (SELECT string_agg('wq' || i, ' ') FROM generate_series(1, 900) i) \
+         FROM generate_series(1, 3) n",
+    );
+    run(&mut client, "SELECT rag_alter('kb', '{\"embedder\": \"builtin:lsa\"}')");
+    run(&mut client, "CALL rag_refresh('kb')");
+    run(
+        &mut client,
+        "INSERT INTO kb.document (source_key, body) SELECT 'new', body FROM kb.document WHERE source_key = 'wide1'",
+    );
+    run(&mut client, "DELETE FROM kb.document WHERE source_key LIKE 'wide%'");
+    let wide = "SELECT count(*) FROM kb.term WHERE lexeme LIKE 'wq%' AND document_count = 0";
+    assert_eq!((one::<i64>(&mut client, wide), misfits(&mut client)), (900, 0));
+    run(&mut client, "DELETE FROM kb.document WHERE source_key = 'new'");
+    assert_eq!(
+        one::<i64>(&mut client, "SELECT count(*) FROM kb.term WHERE lexeme LIKE 'wq%'"),
+        0
+    );
+}
+
 #[test]
 fn of_two_that_delete_the_last_leaves_of_a_term_nothing_stays() {
     let database = Database::new();

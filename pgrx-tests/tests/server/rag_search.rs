@@ -400,3 +400,35 @@ fn what_one_better_row_says_is_left_out() {
          SELECT rag_search('kb', 'ferry', repeats => 'NaN') --> 22023 repeats must be between 0.01 and 1",
     );
 }
+
+/// A word of a long document that has come since the embedder learned drowns in its vector.
+#[test]
+fn a_word_that_was_not_learned_is_found() {
+    let database = Database::new();
+    let mut client = database.client();
+    run(
+        &mut client,
+        "SELECT rag_create('kb'); INSERT INTO kb.document (source_key, body) SELECT 'd' || i, \
+           'The harbour of town ' || i || ' has a crane, a mill and an inn. ' || repeat('Ships load grain and coal there. ', 12) FROM generate_series(1, 60) i",
+    );
+    run(&mut client, "CALL rag_refresh('kb')");
+    run(
+        &mut client,
+        "INSERT INTO kb.document (source_key, body) SELECT 'new', replace(body, 'has a crane', 'has a crane (stop the blixor first)') FROM kb.document WHERE source_key = 'd9'",
+    );
+    run(&mut client, "CALL rag_refresh('kb')");
+    assert_eq!(
+        one::<i64>(&mut client, "SELECT count(*) FROM kb.term WHERE lexeme = 'blixor'"),
+        0
+    );
+    for question in ["When must the blixor of a harbour be stopped?", "blixor"] {
+        let text: String = one(
+            &mut client,
+            &format!("SELECT text FROM rag_search('kb', '{question}', 1)"),
+        );
+        assert!(text.contains("blixor"), "{text}");
+    }
+    // Words that nobody holds ask for nothing.
+    let ranks = "SELECT count(lexical_rank) FROM rag_search('kb', 'When must the wurzle of a harbour be stopped?')";
+    assert_eq!(one::<i64>(&mut client, ranks), 0);
+}

@@ -10,6 +10,8 @@ use crate::pg::tick;
 
 /// Documents whose leaves are read at once.
 const BATCH: usize = 50;
+/// Terms whose leaves are looked up.
+const FEW: usize = 200;
 
 /// How many of some documents hold each term, of those that count: none of a term that only others hold.
 pub type Held = BTreeMap<String, i64>;
@@ -96,23 +98,13 @@ fn count_out(collection: &Collection, gone: &Held, going: &[i64]) -> Result<()> 
 }
 
 fn take_from(collection: &Collection, names: &[String], counts: Vec<i64>, going: &[i64]) -> Result<()> {
-    let quoted = |name: &String| {
-        let mut query = String::new();
-        quote(name, &mut query);
-        query
-    };
-    let queries: Vec<String> = names.iter().map(quoted).collect();
-    let sql = "DELETE FROM {s}.term t USING unnest($1::text[], $2::bigint[], $3::text[]) AS u (lexeme, n, query) \
-               WHERE t.lexeme = u.lexeme AND t.document_count <= u.n AND NOT EXISTS \
-                 (SELECT FROM {s}.posting p JOIN {s}.node n ON n.id = p.node_id \
-                  WHERE p.lexemes @@ u.query::tsquery AND n.document_id <> ALL ($4))";
-    let args = [
-        names.to_vec().into(),
-        counts.clone().into(),
-        queries.into(),
-        going.to_vec().into(),
-    ];
-    collection.execute(sql, &args)?;
+    let sql = "SELECT t.lexeme FROM unnest($1::text[], $2::bigint[]) AS u (lexeme, n) JOIN {s}.term t ON t.lexeme = u.lexeme \
+               WHERE t.document_count <= u.n";
+    let mut gone: Vec<String> =
+        collection.returning(sql, &[names.to_vec().into(), counts.clone().into()], |row| row.need(1))?;
+    let held = held_by_others(collection, &gone, going)?;
+    gone.retain(|name| !held.contains(name));
+    collection.execute("DELETE FROM {s}.term WHERE lexeme = ANY ($1)", &[gone.into()])?;
     let sql = "UPDATE {s}.term t SET document_count = greatest(t.document_count - u.n, 0) \
                FROM unnest($1::text[], $2::bigint[]) AS u (lexeme, n) WHERE t.lexeme = u.lexeme AND u.n <> 0";
     collection.execute(sql, &[names.to_vec().into(), counts.into()])?;
@@ -125,6 +117,41 @@ fn take_from(collection: &Collection, names: &[String], counts: Vec<i64>, going:
                  (SELECT FROM {s}.change c WHERE c.\"table\" = 'term' AND c.key = t.lexeme)";
     collection.execute(sql, &[names.to_vec().into()])?;
     Ok(())
+}
+
+/// Which terms stand in leaves of documents that do not count, but for those of `going`.
+fn held_by_others(collection: &Collection, terms: &[String], going: &[i64]) -> Result<HashSet<String>> {
+    let last = State::load(collection)?.last_document;
+    let sql = "SELECT EXISTS (SELECT FROM {s}.document WHERE id > $1 AND id <> ALL ($2))";
+    if terms.is_empty()
+        || collection.returning(sql, &[last.into(), going.to_vec().into()], |row| row.need::<bool>(1))? != [true]
+    {
+        return Ok(HashSet::new());
+    }
+    let mut query = String::new();
+    // The leaves that hold a few terms are looked up; for many, those of the documents in question are read.
+    if terms.len() <= FEW {
+        for term in terms {
+            if !query.is_empty() {
+                query.push('|');
+            }
+            quote(term, &mut query);
+        }
+    }
+    let narrow = match query.is_empty() {
+        true => "$4::text IS NOT NULL",
+        false => "p.lexemes @@ $4::tsquery",
+    };
+    let sql = format!(
+        "SELECT DISTINCT l.lexeme FROM {{s}}.posting p JOIN {{s}}.node n ON n.id = p.node_id \
+         CROSS JOIN LATERAL unnest(tsvector_to_array(p.lexemes)) AS l (lexeme) \
+         WHERE n.document_id > $1 AND n.document_id <> ALL ($2) AND l.lexeme = ANY ($3) AND {narrow}"
+    );
+    let args = [last.into(), going.to_vec().into(), terms.to_vec().into(), query.into()];
+    Ok(collection
+        .returning(&sql, &args, |row| row.need(1))?
+        .into_iter()
+        .collect())
 }
 
 /// Counts out what deletions have recorded for later.

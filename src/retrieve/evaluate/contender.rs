@@ -177,6 +177,11 @@ impl Way {
         let sum = if sum == FUSED.0 { FUSED.1 } else { sum };
         let (mut methods, mut weights) = (Vec::new(), Vec::new());
         for part in sum.split('+') {
+            if graph::MODES.iter().any(|(mode, _)| *mode == part.trim()) {
+                return Err(Error::invalid(format!("mode \"{}\" of graph_search stands alone", part.trim()))
+                    .detail("What is summed, and helped by models, are the methods of rag_search: 'graph' is the walk of 'mix'.")
+                    .hint(names_there_are()));
+            }
             let (method, weight) = part.split_once('*').unwrap_or((part, "1"));
             methods.push(Some(method.trim().to_owned()));
             let weight = weight.trim().parse().map_err(|_| {

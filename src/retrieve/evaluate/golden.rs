@@ -218,7 +218,10 @@ pub fn known(collection: &Collection, scope: &Scope, rows: Vec<Labelled>) -> Res
     let all = rows.len();
     let (mut questions, mut empty) = (Vec::new(), 0);
     for row in rows {
-        let Some(text) = row.text.filter(|_| !row.relevant.is_empty()) else {
+        let Some(text) = row
+            .text
+            .filter(|text| !text.trim().is_empty() && !row.relevant.is_empty())
+        else {
             empty += 1;
             continue;
         };
@@ -249,7 +252,7 @@ fn tell(collection: &Collection, all: usize, questions: &[Question], empty: usiz
         notice_of(
             format!("{left} of {all} questions are left out, since no relevant document is known"),
             format!(
-                "{empty} name none, {} name keys that are of no document in scope.",
+                "{empty} ask nothing or name none, {} name keys that are of no document in scope.",
                 left - empty
             ),
             hint.clone(),
