@@ -276,11 +276,11 @@ fn spelling(text: &str) -> String {
 
 /// Whether `token` is a stop word: of the text's language, or of its script's if that has no capitals.
 fn is_stop(token: &Token, stop: &StopWords) -> bool {
-    const ARTICLES: [&str; 16] = [
-        "the", "a", "an", "der", "die", "das", "le", "la", "les", "el", "los", "las", "il", "lo", "o", "os",
-    ];
-    // Of a known language its own words alone: in English, `Los` and `Le` begin names.
-    if stop.contains(&token.fold) || stop.is_empty() && ARTICLES.contains(&token.fold.as_str()) {
+    const ARTICLES: [&str; 6] = ["the", "a", "an", "der", "die", "das"];
+    // In texts of other languages they begin names: `Los Angeles`, `Le Monde`.
+    const ROMANCE: [&str; 10] = ["le", "la", "les", "el", "los", "las", "il", "lo", "o", "os"];
+    let word = token.fold.as_str();
+    if stop.contains(word) || ARTICLES.contains(&word) || stop.is_empty() && ROMANCE.contains(&word) {
         return true;
     }
     let language = match token.fold.chars().next() {

@@ -128,7 +128,7 @@ fn what_cannot_be_measured_is_left_out_and_told() {
     let told = told(&database, sql);
     for words in [
         "4 of 5 questions are left out, since no relevant document is known",
-        "3 name none, 1 name keys that are of no document in scope.",
+        "3 ask nothing or name none, 1 name keys that are of no document in scope.",
         "keys that are of no document in scope count for nothing: 2",
         "They are \"gone\", \"nowhere\".",
     ] {
@@ -341,7 +341,7 @@ fn methods_are_those_of_the_searches() {
         SELECT rag_evaluate('kb', 'golden', methods => '{}') --> 22023 methods must not be empty
         SELECT rag_evaluate('kb', 'golden', methods => '{bm25}') --> 22023 unknown method "bm25"
         SELECT rag_evaluate('kb', 'golden', methods => '{dense+}') --> 22023 unknown method ""
-        SELECT rag_evaluate('kb', 'golden', methods => '{dense+mix}') --> 22023 unknown method "mix"
+        SELECT rag_evaluate('kb', 'golden', methods => '{dense+mix}') --> 22023 mode "mix" of graph_search stands alone
         SELECT rag_evaluate('kb', 'golden', methods => '{dense,dense}') --> 22023 method "dense" is given twice
         SELECT rag_evaluate('kb', 'golden', methods => '{dense*x}') --> 22023 the weight "x" is no number
         SELECT rag_evaluate('kb', 'golden', methods => '{dense*-1}') --> 22023 a weight must be between 0 and 1000000
