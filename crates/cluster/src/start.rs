@@ -14,13 +14,13 @@ const SAMPLE: usize = 8;
 const LEAST: usize = 1024;
 
 /// Rounds over the sample, and then over all rows.
-const ROUNDS: [usize; 2] = [2, 1];
+const ROUNDS: [usize; 2] = [3, 2];
 
 /// Centres near in the space that are compared in full.
 const COMPARED: usize = 8;
 
 /// Rows that are assigned by one task.
-const CHUNK: usize = 1024;
+const CHUNK: usize = 256;
 
 /// Groups `rows` around at most `count` centres.
 pub fn start(
@@ -45,7 +45,7 @@ pub fn start(
     let mut groups: Vec<Vec<u32>> = drawn(&sample, count, 1).into_iter().map(|row| vec![row]).collect();
     for (rows, rounds) in [&sample[..], rows].into_iter().zip(ROUNDS) {
         for _ in 0..rounds {
-            groups = assigned(vectors, space, rows, groups, crew, tick);
+            groups = assigned(vectors, space, rows, groups, seed, crew, tick);
         }
     }
     groups
@@ -57,11 +57,12 @@ fn assigned(
     space: &Space,
     rows: &[u32],
     groups: Vec<Vec<u32>>,
+    seed: u64,
     crew: &Crew,
     tick: &mut dyn FnMut(),
 ) -> Vec<Vec<u32>> {
     let groups = Groups::new(vectors, &[], &Limits::NONE, groups, crew, tick);
-    let near = groups.listed(Some(space), tick);
+    let near = groups.listed(space, seed, tick);
     let scales: Vec<f32> = groups
         .squares
         .iter()
@@ -70,13 +71,14 @@ fn assigned(
     let mut chosen = vec![0u32; rows.len()];
     let tasks = rows.chunks(CHUNK).zip(chosen.chunks_mut(CHUNK));
     crew.share(tick, tasks, Found::default, |found, (rows, chosen), pace| {
-        pace.step(rows.len() * (near.work(space.rows().dim()) + COMPARED * vectors.dim()))?;
-        let values: Vec<&[f32]> = rows.iter().map(|&row| space.rows().row(row)).collect();
-        for ((&row, chosen), best) in rows.iter().zip(chosen).zip(near.best(&values, COMPARED, found)) {
+        for (&row, chosen) in rows.iter().zip(chosen) {
+            pace.step(near.work(space.dim()) + COMPARED * vectors.dim())?;
             let score = |group: u32| dot(groups.sum(group as usize), vectors.row(row)) * scales[group as usize];
-            *chosen = best
+            let best = near
+                .best(space.row(row), COMPARED, found)
                 .iter()
-                .map(|&(_, group)| (score(group), group))
+                .map(|&(_, group)| (score(group), group));
+            *chosen = best
                 .max_by(|a, b| a.0.total_cmp(&b.0).then(b.1.cmp(&a.1)))
                 .map_or(0, |best| best.1);
         }

@@ -100,15 +100,7 @@ pub fn dot(a: &[f32], b: &[f32]) -> f32 {
     for (sum, (x, y)) in sums.iter_mut().zip(a_rest.iter().zip(b_rest)) {
         *sum += x * y;
     }
-    // Halves are added to each other, since one long sum would have to wait for itself.
-    let mut width = LANES;
-    while width > 1 {
-        width /= 2;
-        for lane in 0..width {
-            sums[lane] += sums[lane + width];
-        }
-    }
-    sums[0]
+    sums.iter().sum()
 }
 
 /// Adds `row` to `sum`.

@@ -33,7 +33,7 @@ pub const MODES: [(&str, [f64; 4]); 5] = [
 
 /// Chosen on questions of two public sets; what is near to these does hardly worse.
 const LIMITS: Limits = Limits {
-    damping: 0.6,
+    damping: 0.7,
     least: 1e-3,
     rounds: 6,
 };

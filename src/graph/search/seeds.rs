@@ -16,7 +16,7 @@ const PASSAGES: i64 = 10;
 /// Reports that are near to it.
 const REPORTS: i64 = 5;
 /// The power of a cosine that a seed weighs: the nearest count for most.
-pub const POWER: i32 = 8;
+pub const POWER: i32 = 6;
 /// The most words of a name in a question.
 const WORDS: usize = 8;
 
