@@ -10,7 +10,7 @@ use crate::ask::{answered, answerer, replies};
 use crate::collection::{Collection, literal, quoted};
 use crate::error::{Error, Result, capital, notice_of, required};
 use crate::model::prompts::{self, data, list, object, prompt};
-use crate::model::{Asking, Item, Ledger, Model};
+use crate::model::{Asking, Item, Ledger, Model, ledger};
 
 /// Questions that are taken of those that one is put into.
 const QUERIES: usize = 5;
@@ -76,6 +76,20 @@ impl Rewriting {
         }
         request
     }
+}
+
+/// Opens a collection: to write what models are asked, if any are.
+pub fn open(name: Option<&str>, is_helped: bool) -> Result<Collection> {
+    if !is_helped {
+        return Collection::read(name);
+    }
+    let collection = Collection::write(name).map_err(|error| {
+        error.detail(
+            "rewrite and rerank ask models, and write down what these answer; without them a search only reads.",
+        )
+    })?;
+    ledger::retry_questions(&collection)?;
+    Ok(collection)
 }
 
 /// What the answerer makes of a question, each text once and without the question itself. What fails is told, and missing.

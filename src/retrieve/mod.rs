@@ -16,7 +16,7 @@ use pgrx::prelude::*;
 use crate::ask::source::{Source, forget_what_changed};
 use crate::collection::Collection;
 use crate::error::{Error, Result, in_range, notice, required, sql};
-use crate::model::{Asking, Ledger, ledger};
+use crate::model::{Asking, Ledger};
 use crate::pg::json::Json;
 use crate::pg::vector::Vector;
 use crate::search::{Scope, in_order, tell_if_unembedded};
@@ -218,18 +218,8 @@ impl Asked {
         self.rerank.is_some() || !self.rewrite.is_empty()
     }
 
-    /// Opens a collection: to write what models are asked, if any are.
     pub fn open(&self, name: Option<&str>) -> Result<Collection> {
-        if !self.is_helped() {
-            return Collection::read(name);
-        }
-        let collection = Collection::write(name).map_err(|error| {
-            error.detail(
-                "rewrite and rerank ask models, and write down what these answer; without them a search only reads.",
-            )
-        })?;
-        ledger::retry_questions(&collection)?;
-        Ok(collection)
+        help::open(name, self.is_helped())
     }
 }
 

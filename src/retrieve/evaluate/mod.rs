@@ -12,10 +12,9 @@ use self::contender::{Contender, Ranked};
 use crate::ask::source::forget_what_changed;
 use crate::collection::Collection;
 use crate::error::{Error, Result, in_range, required, sql};
-use crate::model::ledger;
 use crate::pg::json::Json;
 use crate::pg::{memory, tick};
-use crate::retrieve::method;
+use crate::retrieve::{help, method};
 use crate::search::{Scope, tell_if_unembedded};
 
 type Regclass = pg_sys::Oid;
@@ -210,16 +209,8 @@ impl Asked {
         forget_what_changed(collection, &read)
     }
 
-    /// Opens a collection: to write what models are asked, if any are.
     fn open(&self, name: Option<&str>) -> Result<Collection> {
-        match self.contenders.iter().any(Contender::is_helped) {
-            false => Collection::read(name),
-            true => {
-                let collection = Collection::write(name)?;
-                ledger::retry_questions(&collection)?;
-                Ok(collection)
-            }
-        }
+        help::open(name, self.contenders.iter().any(Contender::is_helped))
     }
 }
 
